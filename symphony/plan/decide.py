@@ -8,7 +8,7 @@
 
 The state is the fold of the recorded events; see `symphony.plan.state`. The caller
 
-1. records the events and applies them to its state, in this order,
+1. records the events, and continues with the state after them, which the decision contains,
 2. gives the actions to the executor, in this order,
 3. calls `decide` again when the observation, the wish or the state has changed, and at
    `Decision.wake_at`.
@@ -50,7 +50,8 @@ class Decision(NamedTuple):
     ``frees`` contains the processes that have exited for good. Their leases are released before the
     events are recorded, because a program that waits for the exit can need them. ``units`` maps the
     units of ranks that restart as a whole or have failed to the decisions, for executors that
-    record these in their ranks.
+    record these in their ranks. ``state`` is the state after the events, as
+    `symphony.plan.state.apply` computes it, or None without events.
     """
 
     actions: tuple[Action, ...] = ()
@@ -58,6 +59,7 @@ class Decision(NamedTuple):
     wake_at: float | None = None
     frees: tuple[str, ...] = ()
     units: Mapping[str, UnitDecision] = _NO_UNITS
+    state: RunState | None = None
 
 
 def decide(wish: Wish, state: RunState, observation: Observation, now: float) -> Decision:
@@ -86,7 +88,14 @@ def decide(wish: Wish, state: RunState, observation: Observation, now: float) ->
     if draft.state.finished or end is End.EXIT:
         actions.append(Finish(is_evicted=end is End.EXIT))
     units = draft.unit_decisions() if wish.gangs else _NO_UNITS
-    return Decision(tuple(actions), tuple(draft.events), draft.wake_at, tuple(draft.frees), units)
+    return Decision(
+        actions=tuple(actions),
+        events=tuple(draft.events),
+        wake_at=draft.wake_at,
+        frees=tuple(draft.frees),
+        units=units,
+        state=draft.state if draft.events else None,
+    )
 
 
 def _record_consequences(draft: Draft) -> End:

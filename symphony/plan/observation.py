@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from symphony.plan.disruption import Disruption
@@ -77,6 +77,11 @@ class Seen(NamedTuple):
 ABSENT = Seen()
 
 
+def is_active(seen: Seen) -> bool:
+    """Return whether a process or a program of its group is running or starting."""
+    return seen.running or seen.leftovers or seen.starting
+
+
 class Observation(NamedTuple):
     """What an executor knows about an experiment.
 
@@ -88,6 +93,9 @@ class Observation(NamedTuple):
     * ``released`` is the number of the latest change whose `actions.Release` was carried out.
     * ``eviction`` is why the system stops the whole experiment, or None.
     * ``kills_at_once`` is true if a user stops the experiment without grace periods.
+    * ``active`` contains the processes for which `is_active` is true, and ``news`` those about
+      which something is new since the latest decision. They are None if the executor does not keep
+      them; see `Known`. Then, all processes are examined.
     """
 
     processes: Mapping[str, Seen]
@@ -97,3 +105,41 @@ class Observation(NamedTuple):
     released: int = 0
     eviction: Ending | None = None
     kills_at_once: bool = False
+    active: Collection[str] | None = None
+    news: Collection[str] | None = None
+
+
+class Known:
+    """What an executor knows about the processes, for its observations.
+
+    ``processes``, ``active`` and ``news`` are those of an `Observation`. Until the first decision,
+    ``news`` is None. It keeps the order in which something has happened.
+    """
+
+    __slots__ = ("active", "news", "processes")
+
+    def __init__(self) -> None:
+        self.processes: dict[str, Seen] = {}
+        self.active: dict[str, None] = {}
+        self.news: dict[str, None] | None = None
+
+    def put(self, name: str, seen: Seen) -> None:
+        """Replace what is known about a process."""
+        self.processes[name] = seen
+        if is_active(seen):
+            self.active[name] = None
+        else:
+            self.active.pop(name, None)
+        if self.news is not None:
+            self.news[name] = None
+
+    def forget(self, name: str) -> None:
+        """Forget a process that does not belong to the experiment any more."""
+        self.processes.pop(name, None)
+        self.active.pop(name, None)
+        if self.news is not None:
+            self.news.pop(name, None)
+
+    def note_decision(self) -> None:
+        """Note that what is known until now was considered in a decision."""
+        self.news = {}

@@ -87,6 +87,56 @@ class Request:
         return Request(self.kind, list(self.names), self.grace)
 
 
+class Index:
+    """The processes of a state in the groups that decisions ask for, so that a decision does not
+    have to examine all of them.
+
+    ``pending`` contains the processes that wait for their start, and ``live`` those that have not
+    ended. ``running`` contains those that have a pid, including those that a change has removed,
+    and ``unready`` those of the experiment that have a pid and are not ready.
+    """
+
+    __slots__ = ("live", "pending", "running", "unready")
+
+    def __init__(
+        self,
+        pending: Iterable[str] = (),
+        live: Iterable[str] = (),
+        running: Iterable[str] = (),
+        unready: Iterable[str] = (),
+    ) -> None:
+        self.pending = set(pending)
+        self.live = set(live)
+        self.running = set(running)
+        self.unready = set(unready)
+
+    def copy(self) -> Index:
+        """Return a copy that can be changed without an effect on this index."""
+        return Index(self.pending, self.live, self.running, self.unready)
+
+    def note(self, name: str, track: Track) -> None:
+        """Note the present state of a process of the experiment."""
+        self.forget(name)
+        if track.state is State.PENDING:
+            self.pending.add(name)
+        if track.state not in ENDED:
+            self.live.add(name)
+        if track.pid is not None:
+            self.running.add(name)
+            if not track.ready:
+                self.unready.add(name)
+
+    def forget(self, name: str) -> None:
+        """Forget a process."""
+        self.pending.discard(name)
+        self.live.discard(name)
+        self.running.discard(name)
+        self.unready.discard(name)
+
+
+_NO_INDEX = Index()
+
+
 @dataclass(slots=True)
 class RunState:
     """The state of an experiment according to the events.
@@ -105,7 +155,7 @@ class RunState:
     number of changes of the experiment. ``leaving`` contains the running processes that a change
     has removed. ``replaced`` means that a supervisor was killed, so that executions can exist that
     are not recorded. ``unknown_events`` contains the events whose kinds this version does not
-    support.
+    support. ``index`` groups the processes; `apply` keeps it up to date.
     """
 
     tracks: dict[str, Track]
@@ -128,10 +178,29 @@ class RunState:
     leaving: dict[str, Track] = field(default_factory=dict)
     replaced: bool = False
     unknown_events: list[Event] = field(default_factory=list)
+    index: Index = field(default=_NO_INDEX, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Group the processes, unless this is a copy of another state."""
+        if self.index is _NO_INDEX:
+            self.renew_index()
+
+    def renew_index(self) -> None:
+        """Group the processes anew, because many of them have changed."""
+        self.index = Index()
+        for name, track in self.tracks.items():
+            self.index.note(name, track)
+        self.index.running.update(self.leaving)
+
+    def become(self, other: RunState) -> None:
+        """Take over all values of another state, which must not be used any more."""
+        for name in _RUN_FIELDS:
+            setattr(self, name, getattr(other, name))
 
     def copy(self) -> RunState:
         """Return a copy whose requests can be changed, and whose tracks can be replaced."""
         run = RunState(*_RUN_VALUES(self))
+        run.index = self.index.copy()
         run.tracks, run.leaving = dict(self.tracks), dict(self.leaving)
         run.requests = {number: request.copy() for number, request in self.requests.items()}
         run.unknown_events = list(self.unknown_events)
@@ -157,15 +226,15 @@ class RunState:
         """True if no process is running, and the supervisor waits for a request to start one that
         a request has stopped.
         """
-        tracks = self.tracks.values()
-        has_stopped = any(track.stopped for track in tracks)
-        have_ended = all(track.state in ENDED for track in tracks)
-        return has_stopped and have_ended and not self.stopping and not self.finished
+        if self.index.live or self.stopping or self.finished:
+            return False
+        return any(track.stopped for track in self.tracks.values())
 
 
 # These functions return all values of an instance in the order of the fields.
 _TRACK_VALUES = operator.attrgetter(*(each.name for each in fields(Track)))
-_RUN_VALUES = operator.attrgetter(*(each.name for each in fields(RunState)))
+_RUN_FIELDS = tuple(each.name for each in fields(RunState))
+_RUN_VALUES = operator.attrgetter(*_RUN_FIELDS)
 
 
 def fold(processes: Iterable[str], events: Iterable[Event]) -> RunState:
@@ -183,17 +252,22 @@ def apply(run: RunState, event: Event) -> None:
     change = _CHANGES.get(event["event"])
     if change is None:
         run.unknown_events.append(event)
-    elif "process" not in event:
+        return
+    name = event.get("process")
+    if name is None:
         change(run, event)
-    elif event["process"] in run.tracks:
-        change(run.tracks[event["process"]], event)
+    elif name in run.tracks:
+        track = run.tracks[name]
+        change(track, event)
+        run.index.note(name, track)
         if run.requests and event["event"] == "start-requested":
-            _note_start(run, event["process"])
-    elif event["process"] in run.leaving:
-        track = run.leaving[event["process"]]
+            _note_start(run, name)
+    elif name in run.leaving:
+        track = run.leaving[name]
         change(track, event)
         if track.pid is None:
-            del run.leaving[event["process"]]
+            del run.leaving[name]
+            run.index.forget(name)
 
 
 def after(track: Track, event: Event) -> Track:
@@ -273,6 +347,7 @@ def _restarting(run: RunState, event: Event) -> None:
         if track.state is not State.RUNNING and not _is_stopped(track):
             _back_off(track, event)
             track.reason_code = ReasonCode.EXPERIMENT_RESTARTS
+    run.renew_index()
 
 
 def _restarted(run: RunState, event: Event) -> None:
@@ -285,6 +360,7 @@ def _restarted(run: RunState, event: Event) -> None:
             continue
         restarts = track.restarts + (track.started is not None)
         run.tracks[name] = Track(restarts=restarts, attempts=track.attempts)
+    run.renew_index()
 
 
 def _is_stopped(track: Track) -> bool:
@@ -310,6 +386,7 @@ def _changed(run: RunState, event: Event) -> None:
         if track is not None:
             track.outdated = True
             track.first_started = None
+    run.renew_index()
 
 
 def _finished(run: RunState, _: Event) -> None:
@@ -465,15 +542,25 @@ def checkpoint(run: RunState, folded_bytes: int, at: float) -> Event:
     state["requests"] = [
         {"number": number, **_given_values(request)} for number, request in run.requests.items()
     ]
-    state.pop("unknown_events", None)
+    del state["unknown_events"], state["index"]
     # Readers of the log recognize this order of the keys.
     return {"event": "checkpoint", "folded_bytes": folded_bytes, "at": at, "state": state}
 
 
 def _given_values(item: Any) -> dict[str, Any]:
     """Return the fields of a dataclass instance that differ from the defaults."""
-    values = ((each, getattr(item, each.name)) for each in fields(item))
-    return {each.name: value for each, value in values if value != each.default}
+    given: dict[str, Any] = {}
+    for name, default in _DEFAULTS[type(item)]:
+        value = getattr(item, name)
+        if value != default:
+            given[name] = value
+    return given
+
+
+_DEFAULTS = {
+    kind: [(each.name, each.default) for each in fields(kind)]
+    for kind in (Track, Request, RunState)
+}
 
 
 def _restore(run: RunState, event: Event) -> None:
@@ -494,6 +581,7 @@ def _restore(run: RunState, event: Event) -> None:
     if ending is not None:
         texts = {key: ending.get(key, "") for key in ("action", "reason", "failed", "cause")}
         run.ending = Ending(reason_code=reason_code(ending) or ReasonCode.STOPPED, **texts)
+    run.renew_index()
 
 
 def _restored_track(data: Mapping[str, Any]) -> Track:
@@ -508,7 +596,7 @@ def _restored_track(data: Mapping[str, Any]) -> Track:
 
 
 # The fields whose values are the same in JSON, with their default values.
-_OTHER_RUN_FIELDS = ("tracks", "leaving", "requests", "ending", "unknown_events")
+_OTHER_RUN_FIELDS = ("tracks", "leaving", "requests", "ending", "unknown_events", "index")
 _PLAIN_RUN_FIELDS = {
     each.name: each.default for each in fields(RunState) if each.name not in _OTHER_RUN_FIELDS
 }
@@ -517,8 +605,12 @@ _PLAIN_TRACK_FIELDS = {each.name for each in fields(Track)} - {"state", "reason_
 
 def reason_code(event: Event) -> ReasonCode | None:
     """Return an event's reason code, or None if the code is missing or unknown."""
+    code = event.get("reason_code")
+    if code is None or type(code) is ReasonCode:
+        # This is the most frequent case, and converting a value takes time.
+        return code
     try:
-        return ReasonCode(event.get("reason_code"))
+        return ReasonCode(code)
     except ValueError:
         return None
 

@@ -29,7 +29,7 @@ from symphony.plan.disruption import Disruption, DisruptionCause
 from symphony.plan.observation import ABSENT, Observation, Seen
 from symphony.plan.policies import Ending, Policies
 from symphony.plan.restart_policy import Restart, RestartPolicy
-from symphony.plan.state import apply, fold
+from symphony.plan.state import Index, apply, fold
 from symphony.plan.wish import ProcessWish, Wish, difference
 from symphony.status import ReasonCode, State
 
@@ -111,6 +111,7 @@ class Story:
         assert self.state.tracks == tracks, "the tracks were changed"
         for event in decision.events:
             self._record(event)
+        self._check_state(decision)
         again = decide(self.wish, self.state, self.observation(), self.now)
         assert again.events == ()
         if not self.state.finished:
@@ -118,6 +119,18 @@ class Story:
             assert list(again.actions) == kept
         self.wake_at = decision.wake_at
         return decision
+
+    def _check_state(self, decision: Decision) -> None:
+        """Check that the state after a decision is the one that its events lead to."""
+        assert (decision.state is None) == (not decision.events)
+        if decision.state is None:
+            return
+        assert decision.state == self.state
+        renewed = self.state.copy()
+        renewed.renew_index()
+        for state in (decision.state, self.state):
+            for name in Index.__slots__:
+                assert getattr(state.index, name) == getattr(renewed.index, name), name
 
     def lines(self) -> list[str]:
         """Decide and carry out the actions, until nothing happens. Return what has happened."""

@@ -55,12 +55,11 @@ def test_events_are_kept_until_they_can_be_written(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch, error: int, space: int
 ) -> None:
     log = EventLog(run, NoteWriter(run), 3, fold([], []))
-    log.append(EVENTS[0])
+    log.append(EVENTS[:1])
     assert (log.is_complete, read_note(run)) == (True, "")
     disk = FullDisk(space, error)
     monkeypatch.setattr(event_log.os, "write", disk.write)
-    log.append(EVENTS[1])
-    log.append(EVENTS[2])
+    log.append(EVENTS[1:3])
     assert not log.is_complete
     assert EventReader(run.events).read_new() == [EVENTS[0]]
     assert "are not recorded yet" in read_note(run)
@@ -78,7 +77,7 @@ def test_reserve_is_allocated_beyond_the_end_and_released(run: RunDirectory) -> 
     if log._reserve_end is None:
         pytest.skip("this file system has no reserves")
     for event in EVENTS:
-        log.append(event)
+        log.append([event])
     size = run.events.stat().st_size
     assert size == len(run.events.read_bytes()) < 1000
     assert run.events.stat().st_blocks * 512 > RESERVE_BYTES
@@ -108,7 +107,7 @@ def test_log_on_a_file_system_without_reserves(
 ) -> None:
     monkeypatch.setattr(event_log, "allocate", allocate_failing(errno.EOPNOTSUPP))
     log = EventLog(run, NoteWriter(run), 3, fold([], []))
-    log.append(EVENTS[0])
+    log.append(EVENTS[:1])
     assert EventReader(run.events).read_new() == [EVENTS[0]]
 
 
@@ -119,7 +118,7 @@ def test_reserve_is_extended_before_it_is_used_up(
     monkeypatch.setattr(event_log, "allocate", lambda _, offset, size: ends.append(offset + size))
     log = EventLog(run, NoteWriter(run), 0, fold([], []))
     while len(ends) < 4:
-        log.append(EVENTS[0])
+        log.append(EVENTS[:1])
         assert ends[-1] >= run.events.stat().st_size + RESERVE_BYTES
 
 
@@ -146,7 +145,7 @@ class Writer:
         self.count += 1
         event = {"event": "exited", "at": float(self.count), "process": "p", "code": self.count}
         apply(self.state, event)
-        self.log.append(event)
+        self.log.append([event])
         return event
 
 

@@ -14,7 +14,7 @@ from simulate.machine import Machine, Program
 from simulate.scenario import Execution, Process, Scenario
 from symphony.plan.actions import Clear, Kill, Remove, Reserve, Start, Stop, Sweep
 from symphony.plan.disruption import Disruption, DisruptionCause
-from symphony.plan.observation import Observation, Seen
+from symphony.plan.observation import Known, Observation, Seen
 from symphony.plan.policies import Ending
 from symphony.plan.state import RunState
 
@@ -148,7 +148,7 @@ class Executor:
             cycle(scenario.repeats) if scenario.repeats else repeat(False)
         )
         self._known: dict[str, _Known] = {}
-        self._seen: dict[str, Seen] = {}
+        self._reported = Known()
         self._strays: bool | None = False
         self._strays_since: float | None = None
         self._strays_killed = False
@@ -161,15 +161,22 @@ class Executor:
 
     def observation(self) -> Observation:
         """Return what is known now."""
+        reported = self._reported
         return Observation(
-            self._seen,
+            reported.processes,
             strays=self._strays,
             strays_since=self._strays_since,
             strays_killed=self._strays_killed,
             released=self.released,
             eviction=self.eviction,
             kills_at_once=self.kills_at_once,
+            active=reported.active,
+            news=reported.news,
         )
+
+    def note_decision(self) -> None:
+        """Note that a decision has considered what is known."""
+        self._reported.note_decision()
 
     def adopt(self, state: RunState, *, lost_since: float | None) -> None:
         """Look for the programs that the executor of a killed supervisor has started.
@@ -247,7 +254,7 @@ class Executor:
         return known
 
     def _show(self, name: str, known: _Known) -> None:
-        self._seen[name] = known.seen()
+        self._reported.put(name, known.seen())
 
     def _has_strays(self, name: str) -> bool:
         """Return whether programs run that earlier executions of a process have left behind."""
@@ -357,7 +364,7 @@ class Executor:
     def remove(self, action: Remove) -> None:
         """Forget a process."""
         self._known.pop(action.process, None)
-        self._seen.pop(action.process, None)
+        self._reported.forget(action.process)
         self._machine.latest.pop(action.process, None)
 
     def sweep(self, action: Sweep) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from simulate.mutated_code import ROOT, Mutation, install
 
 DECIDE = "symphony/plan/decide.py"
-DRAFT = "symphony/plan/decisions/draft.py"
+OBSERVATION = "symphony/plan/observation.py"
 ENDINGS = "symphony/plan/decisions/endings.py"
 EXECUTIONS = "symphony/plan/decisions/executions.py"
 REQUESTS = "symphony/plan/decisions/request_steps.py"
@@ -50,21 +50,21 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "start-while-running",
-        DRAFT,
-        "        return not (seen.running or seen.leftovers or seen.starting)",
-        "        return not (seen.running or seen.leftovers)",
+        OBSERVATION,
+        "    return seen.running or seen.leftovers or seen.starting",
+        "    return seen.running or seen.leftovers",
     ),
     Mutation(
         "start-beside-leftovers",
-        DRAFT,
-        "        return not (seen.running or seen.leftovers or seen.starting)",
-        "        return not (seen.running or seen.starting)",
+        OBSERVATION,
+        "    return seen.running or seen.leftovers or seen.starting",
+        "    return seen.running or seen.starting",
     ),
     Mutation(
         "start-held",
         STARTS,
-        "        if track.state is not State.PENDING or name in held:",
-        "        if track.state is not State.PENDING:",
+        "        if name in held:\n            continue\n        process",
+        "        process",
     ),
     Mutation("clear-again", STARTS, "    if draft.seen(name).clearing:\n        return\n", ""),
     Mutation(

@@ -25,6 +25,11 @@ class Record:
         # A checkpoint, and the number of lines before it. It replaces them later.
         self._checkpoint: tuple[bytes, int] | None = None
 
+    @property
+    def is_limited(self) -> bool:
+        """True if checkpoints replace the lines."""
+        return self._limit is not None
+
     def append(self, event: Event, state: RunState) -> None:
         """Write an event. ``state`` is the state after it."""
         if self._torn:

@@ -14,7 +14,7 @@ from simulate.clock import Clock
 from simulate.executor import Executor
 from simulate.ledger import Ledger
 from simulate.machine import Program
-from simulate.promises import IDLE, Broken
+from simulate.promises import IDLE, RECORD, Broken
 from simulate.record import Record
 from simulate.scenario import Crash
 from symphony.plan.actions import (
@@ -29,7 +29,7 @@ from symphony.plan.actions import (
     Stop,
     Sweep,
 )
-from symphony.plan.decide import decide
+from symphony.plan.decide import Decision, decide
 from symphony.plan.state import Event, RunState, apply, fold
 from symphony.plan.wish import Wish
 
@@ -116,6 +116,7 @@ class Supervisor:
         for _ in range(_MOST_DECISIONS):
             now = self._clock.now
             decision = decide(self.wish, self.state, self.executor.observation(), now)
+            self.executor.note_decision()
             self.steps += 1
             self.wake_at = decision.wake_at
             if not decision.events and not decision.actions:
@@ -126,8 +127,7 @@ class Supervisor:
             for name in decision.frees:
                 self._ledger.check_freed(name)
                 self.executor.free(name)
-            for event in decision.events:
-                self.write(event)
+            self._record_decision(decision)
             for action in decision.actions:
                 self._reach()
                 self._execute(action)
@@ -141,16 +141,38 @@ class Supervisor:
         kinds = [event["event"] for event in decision.events]
         raise Broken(IDLE, f"decisions at one moment do not end: {last}, {kinds}")
 
+    def _record_decision(self, decision: Decision) -> None:
+        """Record what was decided.
+
+        If the supervisor can be killed in between, its state is the one after each event.
+        """
+        if decision.state is None:
+            return
+        if self._points.next_crash is None and not self._record.is_limited:
+            self.state.become(decision.state)
+            for event in decision.events:
+                self._record.append(event, self.state)
+                self._note(event)
+            return
+        for event in decision.events:
+            self.write(event)
+        if self.state != decision.state:
+            raise Broken(RECORD, f"{decision.state} was decided, but the events say {self.state}")
+
     def write(self, event: Event, on_written: Callable[[], None] = lambda: None) -> None:
         """Record an event. ``on_written`` is called as soon as it is on the disk."""
         self._reach(event)
         apply(self.state, event)
         self._record.append(event, self.state)
         on_written()
+        self._note(event)
+        self._reach()
+
+    def _note(self, event: Event) -> None:
+        """Check a recorded event."""
         if self._tell is not None:
             self._tell(f"  record  {_event_line(event)}")
         self._ledger.note_event(event)
-        self._reach()
 
     def _reach(self, event: Event | None = None) -> None:
         """Pass a moment at which the supervisor can be killed."""

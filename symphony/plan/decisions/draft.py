@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from symphony.plan.observation import ABSENT, Observation, Seen
+from symphony.plan.observation import ABSENT, Observation, Seen, is_active
 from symphony.plan.policies import Ending, RestartHistory, decide_end
 from symphony.plan.state import Event, Request, RunState, Track, apply
 from symphony.plan.unit_decision import UnitDecision, decide_unit, release_unit
@@ -19,14 +19,18 @@ _OBSERVATIONS = frozenset({"waiting", "ready", "not-ready", "tested", "terminati
 class Draft:
     """A decision in the making.
 
-    ``state`` is the state after ``events``. It is a copy as soon as there is an event, so that the
-    state of the caller does not change. ``answers`` maps the numbers of the requests that are done
-    to what was not done. ``frees`` contains processes; see `symphony.plan.decide.Decision`.
+    ``state`` is the state after ``events``. It is a copy as soon as there is an event, with copies
+    of the tracks that have changed, so that the state of the caller does not change. ``answers``
+    maps the numbers of the requests that are done to what was not done. ``frees`` contains
+    processes; see `symphony.plan.decide.Decision`. ``active`` contains those of which something is
+    running or starting as far as it is observed.
     """
 
     __slots__ = (
+        "_copied",
         "_is_copy",
         "_units",
+        "active",
         "answers",
         "events",
         "frees",
@@ -41,12 +45,15 @@ class Draft:
         self.wish = wish
         self.state = state
         self.observation = observation
+        self.active = _active(observation)
         self.now = now
         self.events: list[Event] = []
         self.answers: dict[int, str] = {}
         self.frees: list[str] = []
         self.wake_at: float | None = None
         self._is_copy = False
+        # The processes whose tracks are copies.
+        self._copied: set[str] = set()
         self._units: dict[str, UnitDecision | None] = {}
 
     # --- events ---
@@ -73,12 +80,17 @@ class Draft:
         tracks = self.state.tracks
         if process is None:
             if event in ("restarting", "changed"):
-                for name, track in tracks.items():
-                    tracks[name] = track.copy()
-            return
-        if process not in tracks:
-            tracks = self.state.leaving
-        tracks[process] = tracks[process].copy()
+                for name in tracks:
+                    self._copy_track(tracks, name)
+        elif process in tracks:
+            self._copy_track(tracks, process)
+        else:
+            self._copy_track(self.state.leaving, process)
+
+    def _copy_track(self, tracks: dict[str, Track], name: str) -> None:
+        if name not in self._copied:
+            self._copied.add(name)
+            tracks[name] = tracks[name].copy()
 
     def record_ending(self, ending: Ending) -> None:
         """Record the decision to end the experiment, or to start it again."""
@@ -118,11 +130,17 @@ class Draft:
 
     def is_gone(self, name: str) -> bool:
         """Return whether neither a process nor a program of its group is running or starting."""
-        track = self.state.tracks.get(name) or self.state.leaving.get(name)
-        if track is not None and track.pid is not None:
-            return False
-        seen = self.observation.processes.get(name, ABSENT)
-        return not (seen.running or seen.leftovers or seen.starting)
+        return name not in self.state.index.running and name not in self.active
+
+    def present(self) -> list[str]:
+        """Return the processes that are not gone."""
+        others = self.state.index.running.difference(self.active)
+        return [*self.active, *sorted(others)]
+
+    def waiting(self) -> list[str]:
+        """Return the processes that wait for their start, in the order of their declaration."""
+        pending = self.state.index.pending
+        return [name for name in self.state.tracks if name in pending] if pending else []
 
     def is_clear(self, name: str) -> bool:
         """Return whether it is known that no program of earlier executions of a process, which is
@@ -262,3 +280,10 @@ class Draft:
             if request.kind in kinds and name in request.names:
                 return request
         return None
+
+
+def _active(observation: Observation) -> Collection[str]:
+    if observation.active is not None:
+        return observation.active
+    found = observation.processes.items()
+    return dict.fromkeys(name for name, seen in found if is_active(seen))

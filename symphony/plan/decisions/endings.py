@@ -81,8 +81,8 @@ def _apply_deadline(draft: Draft, name: str, seconds: float) -> None:
 
 def stop_pending(draft: Draft) -> None:
     """Record that no process starts any more, because the experiment is being stopped."""
-    for name, track in list(draft.state.tracks.items()):
-        if track.state is State.PENDING and not draft.seen(name).starting:
+    for name in draft.waiting():
+        if not draft.seen(name).starting:
             record_stopped(draft, name)
 
 
@@ -122,16 +122,10 @@ def _is_over(draft: Draft) -> bool:
             draft.wake(state.restart_at)
             return False
         return True
-    for track in state.tracks.values():
-        if track.state not in ENDED:
-            return False
     # A request can start stopped processes again.
-    return not state.waits_for_start
+    return not state.index.live and not state.waits_for_start
 
 
 def is_all_gone(draft: Draft) -> bool:
     """Return whether no process of the experiment is running."""
-    for name in (*draft.state.tracks, *draft.state.leaving, *draft.observation.processes):
-        if not draft.is_gone(name):
-            return False
-    return True
+    return not draft.active and not draft.state.index.running

@@ -7,6 +7,7 @@ it again, and when.
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterable
 from typing import Any
 
 from symphony.plan.decisions.draft import Draft
@@ -38,7 +39,8 @@ _LOST = (DisruptionCause.NODE_LOST, DisruptionCause.REMOVED)
 def note_executions(draft: Draft) -> None:
     """Record the observations that are not recorded yet."""
     exits: list[tuple[float, str, Seen]] = []
-    for name, seen in draft.observation.processes.items():
+    for name in _with_news(draft):
+        seen = draft.seen(name)
         track = draft.state.tracks.get(name) or draft.state.leaving.get(name)
         if track is None or seen.attempt < track.attempts - 1 or seen.attempt < 0:
             continue
@@ -54,6 +56,18 @@ def note_executions(draft: Draft) -> None:
     for at, name, seen in exits:
         if name in draft.state.tracks or name in draft.state.leaving:
             _note_exit(draft, name, seen, at)
+
+
+def _with_news(draft: Draft) -> Iterable[str]:
+    """Return the processes about which there can be something to record.
+
+    Facts are recorded at once, except those about the readiness of a process.
+    """
+    news = draft.observation.news
+    if news is None:
+        return draft.observation.processes
+    unready = draft.state.index.unready
+    return dict.fromkeys((*news, *sorted(unready))) if unready else news
 
 
 def _note_new_execution(draft: Draft, name: str, track: Track, seen: Seen) -> bool:

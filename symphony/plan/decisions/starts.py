@@ -18,7 +18,7 @@ WAITING_FOR_LEFTOVERS = "waiting for programs of its previous execution to exit"
 
 def record_obstacles(draft: Draft) -> None:
     """Record why processes cannot start now, or why they will never start."""
-    waiting = [name for name, track in draft.state.tracks.items() if track.state is State.PENDING]
+    waiting = draft.waiting()
     if not waiting:
         return
     held = held_by_requests(draft)
@@ -74,12 +74,12 @@ def start_actions(draft: Draft) -> list[Start | Clear]:
     actions: list[Start | Clear] = []
     held = held_by_requests(draft) if draft.state.requests else ()
     units: dict[str, UnitDecision | None] = {}
-    for name, track in draft.state.tracks.items():
-        if track.state is not State.PENDING or name in held:
+    for name in draft.waiting():
+        if name in held:
             continue
         process = draft.wish.processes[name]
         if process.gang is None:
-            _add_start(draft, name, track, actions)
+            _add_start(draft, name, draft.state.tracks[name], actions)
         elif process.gang not in units:
             units[process.gang] = draft.decide_unit(process.gang)
             _add_starts_of_unit(draft, process.gang, units[process.gang], held, actions)

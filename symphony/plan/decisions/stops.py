@@ -19,7 +19,8 @@ def stop_actions(draft: Draft) -> list[Stop | Kill]:
     state, independent = draft.state, draft.wish.independent
     is_stopping_all = state.is_stopping_all
     wave = _wave_of_all(draft) if is_stopping_all else ()
-    for name, seen in draft.observation.processes.items():
+    for name in draft.active:
+        seen = draft.seen(name)
         if seen.running:
             track = state.tracks.get(name)
             is_independent = not is_stopping_all and name in independent
@@ -36,9 +37,9 @@ def stop_actions(draft: Draft) -> list[Stop | Kill]:
 def _wave_of_all(draft: Draft) -> Collection[str]:
     """Return the processes that are stopped now if the whole experiment is being stopped."""
     state = draft.state
-    names = dict.fromkeys((*state.tracks, *state.leaving, *draft.observation.processes))
     is_together = state.stopping and state.together_since is not None
-    return current_wave(draft, names, is_together=is_together or draft.observation.kills_at_once)
+    is_together = is_together or draft.observation.kills_at_once
+    return frozenset(current_wave(draft, draft.present(), is_together=is_together))
 
 
 def _cause_of_end(draft: Draft) -> str:

@@ -15,6 +15,7 @@ import contextlib
 import errno
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +40,7 @@ class EventLog:
 
     Raises OSError if the log cannot be created, or if the disk has no space for its reserve.
     ``processes`` is the number of processes of the experiment, and ``state`` is the state after all
-    events, which the caller updates before it appends an event. If a killed supervisor has written
+    events, which the caller updates before it appends events. If a killed supervisor has written
     to the log, the new events follow its events.
     """
 
@@ -95,9 +96,13 @@ class EventLog:
         """True if all events have been written."""
         return not self._unwritten
 
-    def append(self, event: Event) -> None:
-        """Write an event. If that is not possible now, `write_pending` writes it later."""
-        self._unwritten += encode(event)
+    def append(self, events: Iterable[Event]) -> None:
+        """Write events in one step. If that is not possible now, `write_pending` writes them later.
+
+        If this program is killed in the middle of the step, the log contains the first of them.
+        """
+        for event in events:
+            self._unwritten += encode(event)
         self.write_pending()
 
     def write_pending(self) -> None:

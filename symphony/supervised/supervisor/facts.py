@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from symphony.plan.observation import ABSENT, Observation, Seen
+from symphony.plan.observation import ABSENT, Known, Observation, Seen
 from symphony.plan.policies import Ending
 
 
@@ -18,7 +18,7 @@ class Facts:
 
     def __init__(self, on_news: Callable[[], None]) -> None:
         self._on_news = on_news
-        self._processes: dict[str, Seen] = {}
+        self._known = Known()
         self._strays: bool | None = False
         self._strays_since: float | None = None
         self._strays_killed = False
@@ -28,41 +28,48 @@ class Facts:
 
     def observation(self) -> Observation:
         """Return all facts."""
+        known = self._known
         return Observation(
-            self._processes,
+            known.processes,
             strays=self._strays,
             strays_since=self._strays_since,
             strays_killed=self._strays_killed,
             released=self._released,
             eviction=self._eviction,
             kills_at_once=self._kills_at_once,
+            active=known.active,
+            news=known.news,
         )
+
+    def note_decision(self) -> None:
+        """Note that a decision has considered all facts."""
+        self._known.note_decision()
 
     def seen(self, name: str) -> Seen:
         """Return what is known about a process."""
-        return self._processes.get(name, ABSENT)
+        return self._known.processes.get(name, ABSENT)
 
     def begin(self, name: str, attempt: int) -> None:
         """Note that the execution number ``attempt`` of a process begins."""
-        self._processes[name] = Seen(attempt=attempt, starting=True)
+        self._known.put(name, Seen(attempt=attempt, starting=True))
         # The execution can leave programs behind.
         self._strays, self._strays_since, self._strays_killed = None, None, False
         self._on_news()
 
     def note(self, name: str, **changes: Any) -> None:
         """Note facts about the present execution of a process, which are fields of `Seen`."""
-        self._processes[name] = self.seen(name)._replace(**changes)
+        self._known.put(name, self.seen(name)._replace(**changes))
         self._on_news()
 
     def forget_unavailable(self) -> None:
         """Forget why resources could not be reserved, because another request can try again."""
-        for name, seen in self._processes.items():
+        for name, seen in self._known.processes.items():
             if seen.unavailable:
                 self.note(name, unavailable="")
 
     def forget(self, name: str) -> None:
         """Forget a process that does not belong to the experiment any more."""
-        self._processes.pop(name, None)
+        self._known.forget(name)
         self._on_news()
 
     def note_strays(self, were_found: bool, *, now: float, killed: bool) -> None:

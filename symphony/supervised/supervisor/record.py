@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from symphony.plan.decide import Decision
 from symphony.plan.state import Event, RunState, apply
 from symphony.supervised.run.directory import RunDirectory
 from symphony.supervised.run.note import NoteWriter
@@ -71,14 +72,23 @@ class Record:
 
     def add_event(self, event: Event) -> None:
         """Apply an event that is complete to the state, and write it."""
-        apply(self.state, event)
-        self._log.append(event)
-        self._schedule_rewrite()
+        self.add_all([event])
 
-    def add_all(self, events: Iterable[Event]) -> None:
+    def add_all(self, events: Sequence[Event]) -> None:
         """Apply and write events that are complete, in this order."""
         for event in events:
-            self.add_event(event)
+            apply(self.state, event)
+        self._write(events)
+
+    def add_decided(self, decision: Decision) -> None:
+        """Continue with the state that follows from a decision, and write its events."""
+        if decision.state is not None:
+            self.state.become(decision.state)
+            self._write(decision.events)
+
+    def _write(self, events: Sequence[Event]) -> None:
+        self._log.append(events)
+        self._schedule_rewrite()
 
     def _schedule_rewrite(self) -> None:
         if not self._log.is_complete and not self._is_rewrite_scheduled:

@@ -20,7 +20,7 @@ import libraries other than symphony::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pluggy
 
@@ -53,8 +53,7 @@ CAPABILITIES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(NamedTuple):
     """An option of a backend's `Cluster` class that is also available on the command line.
 
     ``name`` is the keyword argument of the class. ``flags`` are the command-line options, such as
@@ -92,8 +91,7 @@ SNAPSHOT = Option(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackendInfo:
+class BackendInfo(NamedTuple):
     """The description of a backend, which is available without loading the backend.
 
     ``load`` names the backend's `Cluster` class in the form ``"package.module:Class"``.

@@ -7,13 +7,12 @@ more than reading the line.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from symphony.status import LogLine
 
 
-@dataclass(frozen=True, slots=True)
-class LogBlock:
+class LogBlock(NamedTuple):
     r"""Consecutive lines of one process, each of which ends with ``\n``.
 
     The last line has no ``\n`` if the process has not written its end yet. The next block of the

@@ -51,10 +51,8 @@ def printable(text: str) -> str:
 
 def printable_items(items: Iterable[Item]) -> Iterator[Item]:
     """Yield blocks, lines and events with printable texts."""
-    from dataclasses import replace
-
     for item in items:
         if isinstance(item, LogBlock | LogLine) and not item.text.isascii():
-            yield replace(item, text=printable(item.text))
+            yield item._replace(text=printable(item.text))  # type: ignore[misc]  # the same type
         else:
             yield item

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class State(str, enum.Enum):
@@ -369,8 +369,7 @@ def _order_of_failure(process: ProcessStatus) -> tuple[bool, float]:
     return is_effect, process.ended or float("inf")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
+class LogLine(NamedTuple):
     """One line of a process's output, without its newline.
 
     ``at`` is the time at which the line was written, in seconds since the epoch, or None if it is

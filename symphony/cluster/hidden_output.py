@@ -36,9 +36,9 @@ def without_secrets(
             text = item.text if before is None else before.text + item.text
             shown, rest = hidden.split_at_start(text)
             if rest:
-                kept[item.process] = replace(item, text=rest)
+                kept[item.process] = item._replace(text=rest)
             if shown:
-                yield replace(item, text=hidden.in_text(shown))
+                yield item._replace(text=hidden.in_text(shown))
             continue
         if not isinstance(item, ExperimentEvent):
             yield item
@@ -52,7 +52,7 @@ def without_secrets(
 
 def _shown(block: LogBlock | None, hidden: HiddenValues) -> Iterator[LogBlock]:
     if block is not None:
-        yield replace(block, text=hidden.in_text(block.text))
+        yield block._replace(text=hidden.in_text(block.text))
 
 
 def shown_status(cluster: Cluster, status: ExperimentStatus) -> ExperimentStatus:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from symphony.plan.restart_policy import Backoff, Restart, RestartPolicy
 from symphony.status import ENDED, ReasonCode, State
@@ -103,8 +103,7 @@ class Policies:
         return cls(**{**data, "ends_with": tuple(data.get("ends_with", ()))})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(NamedTuple):
     """The decision to stop all processes of an experiment that are still running.
 
     ``action`` is
@@ -134,8 +133,7 @@ class Ending:
         return self.action not in ("deadline", "eviction")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartHistory:
+class RestartHistory(NamedTuple):
     """The restarts of an experiment until now.
 
     ``restarts`` is their number. ``in_row`` is the number of consecutive restarts since the

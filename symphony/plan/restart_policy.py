@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 # 2.0 ** 64 exceeds every useful delay. A larger exponent could cause an overflow.
 _MAX_DOUBLINGS = 64
@@ -90,8 +90,7 @@ class RestartPolicy:
         return self.max_restarts is not None and restarts >= self.max_restarts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
+class Backoff(NamedTuple):
     """The delays, in seconds, before a process that has exited is restarted.
 
     The first restart is immediate. The second restart is delayed by ``first`` seconds, and the
@@ -122,8 +121,7 @@ class Backoff:
         return Restart(self.delay(previous, first), previous + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(NamedTuple):
     """The decision to restart a process after ``delay`` seconds.
 
     ``in_row`` is the number of consecutive restarts since the sequence of delays began, including

@@ -7,7 +7,7 @@ import functools
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -266,7 +266,7 @@ class HostCluster(Cluster):
         manifest: HostManifest | None = None
         settings = LaunchSettings(
             children_options=self._children_options(),
-            backoff=asdict(self._backoff or Backoff()),
+            backoff=(self._backoff or Backoff())._asdict(),
             hold_until_bound=self._hold_until_bound,
         )
         try:

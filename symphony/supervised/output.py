@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from symphony.errors import NotFound
 from symphony.events import EXIT_KINDS, EventKind, ExperimentEvent, select_events
@@ -51,7 +51,7 @@ def iter_output(
             continue
         text = clean(item.text)
         if text:
-            yield item if text == item.text else replace(item, text=text)
+            yield item if text == item.text else item._replace(text=text)
 
 
 def _iter_logged(

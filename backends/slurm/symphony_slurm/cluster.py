@@ -380,7 +380,7 @@ class SlurmCluster(TerminalCluster):
             "run_id": manifest.run_id,
             "launched": manifest.launched,
             "defaults": asdict(self.defaults),
-            "backoff": asdict(self._backoff or Backoff()),
+            "backoff": (self._backoff or Backoff())._asdict(),
             "nodes": manifest.shape.nodes,
             "process_count": len(manifest.processes),
             "requested": manifest.requested,

@@ -48,9 +48,8 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from symphony.errors import BackendError, NotFound, SymphonyError
 from symphony.supervised.processes.identity import (
@@ -109,8 +108,7 @@ _STAGING_POLL_SECONDS, _SUSPENSION_CHECK_SECONDS = 0.02, 1.0
 REMOTE_PATIENCE_SECONDS, _REMOTE_POLL_SECONDS = 5.0, 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class RunDirectory:
+class RunDirectory(NamedTuple):
     """The run directory of one experiment. Its files and subdirectories may be missing.
 
     ``path`` is the directory that has the experiment's name. Another program can replace this

@@ -17,7 +17,8 @@ from symphony.model.document.foreign_keys import (
 from symphony.model.document.foreign_values import translate_volume
 from symphony.model.document.load import EXPERIMENT_KEYS, load_experiment
 from symphony.model.experiment.process import PROCESS_OPTIONS
-from symphony.model.settings.table import SETTINGS, validators
+from symphony.model.settings import validators
+from symphony.model.settings.table import SETTINGS
 
 KNOWN = {*PROCESS_OPTIONS, *SETTINGS, "replicas", "count"}
 CONTEXT = "securityContext"

@@ -89,7 +89,7 @@ from symphony.log_blocks import LogBlock
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony.usage import ExperimentUsage, ProcessUsage
 from symphony.views.experiment_model import EventSeen, StatusSeen, UsageSeen
-from symphony.views.web.changes import Position, experiment_changes, output_changes
+from symphony.views.web.unseen_changes import Position, experiment_changes, output_changes
 from symphony.views.web.channels import ExperimentChannel, OutputChannel
 
 async def hour(processes, seconds, lines):

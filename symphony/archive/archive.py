@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from symphony.archive.record import RECORD_FILE, RESULT_FILE, read_json
+from symphony.archive.run_record import RECORD_FILE, RESULT_FILE, read_json
 from symphony.errors import BackendError, NotFound
 from symphony.model.settings.durations import parse_duration
 from symphony.model.settings.quantities import parse_quantity
-from symphony.support.directories.state import (
+from symphony.support.directories.state_home import (
     ARCHIVE_NAME,
     backend_roots,
     check_state_directory,
@@ -34,8 +34,8 @@ class Run:
     """A run and a summary of its record.
 
     ``path`` is the directory of the record. The keys of ``summary`` are those of `result_of` in
-    `symphony.archive.record`; those about the end are missing while the run is active. Values are
-    missing if files are damaged.
+    `symphony.archive.run_record`; those about the end are missing while the run is active. Values
+    are missing if files are damaged.
     """
 
     path: Path
@@ -74,7 +74,7 @@ class Run:
         return size if isinstance(size, int) else 0
 
     def load_record(self) -> dict[str, Any]:
-        """Return the description of the launch; see `symphony.archive.record.launch_record`.
+        """Return the description of the launch; see `symphony.archive.run_record.launch_record`.
 
         Raises BackendError if the file is missing or damaged.
         """

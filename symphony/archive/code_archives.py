@@ -10,7 +10,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from symphony.archive.record import MANIFEST_FILE, read_json
+from symphony.archive.run_record import MANIFEST_FILE, read_json
 from symphony.code.snapshot import ARCHIVE_SUFFIX, CodeArchive, CodeArchives, CodeSnapshot
 
 CODE_DIRECTORY = "code"

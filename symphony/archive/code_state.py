@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from symphony.archive.record import read_json, write_json
+from symphony.archive.run_record import read_json, write_json
 from symphony.code.git import GIT, is_in_repository
 
 CODE_FILE, DIFF_FILE = "code.json", "code.diff"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from symphony.archive.archive import Retention, Run
-    from symphony.archive.usage import RecordedUsage
+    from symphony.archive.archived_usage import RecordedUsage
     from symphony.cluster.running import Running, WaitFor
     from symphony.code.snapshot import CodeArchive
     from symphony.config import SymphonyConfig
@@ -685,7 +685,7 @@ class Cluster(CheckedAttributes, abc.ABC):
     def _launch_record(self, experiment: str) -> Mapping[str, Any]:
         """Return the description of the launch of a running experiment, or of its latest change.
 
-        See `symphony.archive.record.launch_record`.
+        See `symphony.archive.run_record.launch_record`.
         """
         raise self._no_changes(experiment)
 
@@ -860,7 +860,7 @@ class Cluster(CheckedAttributes, abc.ABC):
 
         It is empty if no samples were recorded; see `Experiment.record_usage`.
         """
-        from symphony.archive.usage import read_usage
+        from symphony.archive.archived_usage import read_usage
 
         return read_usage(run.path)
 

@@ -26,7 +26,7 @@ _CHANGED_KEYS = (*_PROGRAM_KEYS, "ready", "tty")
 
 
 def described_experiment(record: Mapping[str, Any]) -> Experiment:
-    """Return the experiment that a record describes; see `symphony.archive.record.launch_record`.
+    """Return the experiment of a record; see `symphony.archive.run_record.launch_record`.
 
     Raises BackendError if the record cannot be read.
     """

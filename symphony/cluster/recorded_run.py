@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from symphony.archive import logs
-from symphony.archive.record import (
+from symphony.archive import archived_logs
+from symphony.archive.run_record import (
     DETAILS_FILE,
     LOG_DIRECTORY,
     STATUS_FILE,
@@ -122,7 +122,7 @@ class RecordedRun(Cluster):
     ) -> Iterator[str]:
         del experiment
         directory = self._run.path / LOG_DIRECTORY
-        return logs.iter_text(directory, process, since=_since_time(since), tail=tail)
+        return archived_logs.iter_text(directory, process, since=_since_time(since), tail=tail)
 
     def iter_logs(
         self,
@@ -153,7 +153,7 @@ class RecordedRun(Cluster):
         status = self.describe_experiment(experiment)
         names = find_names(status, processes, partial(self.removed_processes, experiment))
         directory = self._run.path / LOG_DIRECTORY
-        return logs.iter_lines(directory, names, since=_since_time(since), tail=tail)
+        return archived_logs.iter_lines(directory, names, since=_since_time(since), tail=tail)
 
     # --- methods that would change something ---
 

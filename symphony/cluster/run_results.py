@@ -10,7 +10,7 @@ from symphony.support.hidden_values import HiddenValues, secret_values
 
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
-    from symphony.archive.usage import RecordedUsage, Summary
+    from symphony.archive.archived_usage import RecordedUsage, Summary
     from symphony.cluster.cluster import Cluster
     from symphony.status import ExperimentStatus
 
@@ -53,7 +53,7 @@ def cluster_for_rerun(run: Run, selected: Cluster | None) -> Cluster:
 
 
 def _recorded_options(run: Run, key: str) -> dict[str, Any]:
-    from symphony.archive.record import RECORD_FILE, read_json
+    from symphony.archive.run_record import RECORD_FILE, read_json
 
     options = (read_json(run.path / RECORD_FILE) or {}).get(key)
     return options if isinstance(options, dict) else {}
@@ -77,7 +77,7 @@ def find_run_usage(cluster: Cluster, run: Run) -> RecordedUsage:
 
     If the cluster of the run cannot be asked, it is what the record on this machine contains.
     """
-    from symphony.archive.usage import read_usage
+    from symphony.archive.archived_usage import read_usage
 
     try:
         return cluster_of_run(cluster, run).usage_of_run(run)
@@ -113,7 +113,7 @@ def displayed_results(
 def displayed_result(run: Run, status: ExperimentStatus | None) -> dict[str, Any]:
     """Return a run's summary. If the run is active, the state is that of ``status``."""
     from symphony.archive.code_state import code_words
-    from symphony.archive.record import SUMMARY_KEYS, duration_of, result_of
+    from symphony.archive.run_record import SUMMARY_KEYS, duration_of, result_of
 
     result = {key: run.summary.get(key) for key in SUMMARY_KEYS}
     if not run.is_archived:

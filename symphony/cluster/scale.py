@@ -21,7 +21,7 @@ _POLICIES = ("ends_with", "on_failure", "deadline", "record_usage")
 def scaled_experiment(record: Mapping[str, Any], counts: Mapping[str, int | str]) -> Experiment:
     """Return an experiment with other numbers of replicas.
 
-    ``record`` describes the launch of the experiment; see `symphony.archive.record.launch_record`.
+    ``record`` describes the launch; see `symphony.archive.run_record.launch_record`.
     For ``counts``, see `symphony.model.document.scaling.Source.scaled`. Rules for the end of the
     experiment that the launch has replaced are kept. Raises SpecError if the experiment has no
     replicas or if it was changed after it was loaded from its file.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from symphony.importing import images
+from symphony.importing import service_images
 from symphony.importing.host_names import HostNames, Replaced, Service
 from symphony.importing.interpolation import escaped
 from symphony.importing.result import Imported
@@ -76,7 +76,9 @@ def connect(processes: Sequence[Process], imported: Imported) -> None:
     mentioned = HostNames(every).ports(text for item in processes for text in _texts(item))
     for process in processes:
         service = services[process.host]
-        port = mentioned.get(process.host, images.PORTS.get(images.short_name(_image(process))))
+        port = mentioned.get(
+            process.host, service_images.PORTS.get(service_images.short_name(_image(process)))
+        )
         if not service.ports and port is not None:
             service.ports = {process.name: port}
     _report_parameters(HostNames(every), imported)

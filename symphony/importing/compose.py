@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.importing import checks, compose_files, images
+from symphony.importing import checks, compose_files, service_images
 from symphony.importing.addresses import Process, connect
 from symphony.importing.dockerfile import Program
-from symphony.importing.images import Images
 from symphony.importing.interpolation import escaped
 from symphony.importing.mounts import Mounts, source_of
 from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
+from symphony.importing.service_images import Images
 from symphony.model.document import foreign_keys
 from symphony.model.document.foreign_keys import Untranslatable, translate
 from symphony.model.document.foreign_values import flag, signal_name, words
@@ -194,7 +194,7 @@ class _Import:
         """
         entrypoint = self._words(process, "entrypoint")
         command = self._words(process, "command")
-        image = images.short_name(process.given.get("image"))
+        image = service_images.short_name(process.given.get("image"))
         if "entrypoint" not in process.given:
             entrypoint, command = self._add_program(process, command)
         if entrypoint:
@@ -202,8 +202,8 @@ class _Import:
         elif "entrypoint" in process.given and command:
             # An empty entry point replaces that of the image.
             process.settings["command"], command = command, []
-        elif not command and image in images.COMMANDS and "build" not in process.given:
-            command = images.COMMANDS[image]
+        elif not command and image in service_images.COMMANDS and "build" not in process.given:
+            command = service_images.COMMANDS[image]
         if command:
             process.settings["args"] = command
         if "command" in process.settings:

@@ -8,7 +8,7 @@ import select
 import socket
 
 from symphony.errors import Unsupported
-from symphony.supervised.control import SupervisorLink, open_channel
+from symphony.supervised.requests import SupervisorLink, open_channel
 from symphony.supervised.run.directory import RunDirectory
 from symphony.supervised.run.terminal_messages import INPUT, SIZE, SIZE_FORMAT, encode_message
 from symphony.support.raw_terminal import (

@@ -35,9 +35,9 @@ from symphony.errors import (
 from symphony.status import ENDED, ExperimentStatus, LogLine, ProcessStatus, State
 from symphony.supervised.run import directory
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import EventReader, unfinished_previous
+from symphony.supervised.run.event_file import EventReader, unfinished_previous
 from symphony.supervised.run.status import StatusReader
-from symphony.support.directories.state import state_root
+from symphony.support.directories.state_home import state_root
 from symphony.support.names import did_you_mean, join_names
 
 # Modules that only a launch, a stop or a log command needs are imported inside functions, so that
@@ -55,15 +55,15 @@ if TYPE_CHECKING:
     from symphony.plan.restart_policy import Backoff
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
-    from symphony.supervised.control import SupervisorLink
     from symphony.supervised.copy import CopyPath
-    from symphony.supervised.logs import IgnoredLine
+    from symphony.supervised.log_files import IgnoredLine
     from symphony.supervised.processes.spec import ProcessSpec
     from symphony.supervised.render import HostManifest
+    from symphony.supervised.request_change import Update
+    from symphony.supervised.requests import SupervisorLink
     from symphony.supervised.resources.leases import GpuLeases, PortLeases
     from symphony.supervised.resources.ports import FinishingPorts
     from symphony.supervised.resources.unsupervised import UnsupervisedUsage
-    from symphony.supervised.update import Update
     from symphony.usage import ExperimentUsage
 
 # How many seconds a launch waits for the supervisor of a finished experiment to exit. Before its
@@ -372,7 +372,7 @@ class HostCluster(Cluster):
 
         Raises BackendError if the supervisor is suspended.
         """
-        from symphony.supervised.processes.control import wait_for_exit
+        from symphony.supervised.processes.process_groups import wait_for_exit
         from symphony.supervised.stop import check_not_suspended, find_supervisor, has_finished
 
         other_host = run.other_host()
@@ -386,7 +386,7 @@ class HostCluster(Cluster):
         if not reader.read().ended:
             raise experiment_exists(run.name)
         if reader.waits_for_start:
-            from symphony.supervised.control import send_request
+            from symphony.supervised.requests import send_request
 
             # The request is refused if another program has just started one of the processes. The
             # supervisor may also have been killed.
@@ -583,7 +583,7 @@ class HostCluster(Cluster):
         ``reserve_port`` and ``avoid_port`` are called for new ports; see `_render`. ``start``
         contains the processes that are started if they have exited; None means all.
         """
-        from symphony.supervised.update import Update
+        from symphony.supervised.request_change import Update
 
         manifest = self._render_again(
             experiment, archives, reader.manifest, reserve_port, avoid_port
@@ -592,7 +592,7 @@ class HostCluster(Cluster):
 
     def _launching(self, experiment: Experiment, archives: CodeArchives, reason: str) -> Changes:
         from symphony.plan.changes import launching
-        from symphony.supervised.changes import snapshot
+        from symphony.supervised.changed_resources import snapshot
 
         other = self._other_backend(experiment.name)
         if other is None:
@@ -698,7 +698,7 @@ class HostCluster(Cluster):
         """Check that the backend can start the added processes. A backend can override this."""
 
     def _launch_record(self, experiment: str) -> Mapping[str, Any]:
-        from symphony.archive.record import RECORD_FILE, read_json
+        from symphony.archive.run_record import RECORD_FILE, read_json
 
         run = self._find(experiment)
         record = read_json(run.file(RECORD_FILE))
@@ -819,15 +819,15 @@ class HostCluster(Cluster):
         on_sent: Callable[[], None] = lambda: None,
         waits: bool = False,
     ) -> None:
-        """Send a request to the supervisor; see `symphony.supervised.control.send_request`."""
-        from symphony.supervised.control import send_request
+        """Send a request to the supervisor; see `symphony.supervised.requests.send_request`."""
+        from symphony.supervised.requests import send_request
 
         link = self._supervisor_link(run)
         send_request(run, request, timeout=timeout, on_sent=on_sent, link=link, waits=waits)
 
     def _supervisor_link(self, run: RunDirectory) -> SupervisorLink:
         """Return the way in which this program reaches the supervisor of a pinned run."""
-        from symphony.supervised.control import LocalLink
+        from symphony.supervised.requests import LocalLink
 
         return LocalLink(run)
 
@@ -984,7 +984,7 @@ class HostCluster(Cluster):
         self, experiment: str, process: str, process_group: str | None = None
     ) -> ProcessDetails:
         """Return the details of one process; see `Cluster.explain_process`."""
-        from symphony.supervised.describe import process_details
+        from symphony.supervised.read_details import process_details
 
         status = self.describe_process(experiment, process, process_group)
         run = self._find(experiment)
@@ -994,7 +994,7 @@ class HostCluster(Cluster):
 
     def describe_topology(self, experiment: str) -> Topology:
         """Return the connections of a launched experiment; see `Cluster.describe_topology`."""
-        from symphony.supervised.describe import topology
+        from symphony.supervised.read_details import topology
 
         run = self._find(experiment)
         status = self._describe(run)
@@ -1013,7 +1013,7 @@ class HostCluster(Cluster):
 
     def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
         """Return the samples in the record of the run; see `Cluster.recorded_usage`."""
-        from symphony.archive.usage import read_usage
+        from symphony.archive.archived_usage import read_usage
 
         return read_usage(self._find(experiment).path).samples
 
@@ -1039,7 +1039,7 @@ class HostCluster(Cluster):
     ) -> ExperimentStatus:
         """Wait until every process has reached ``until`` or has exited; see `Cluster.wait`."""
         from symphony.model.settings.durations import parse_timeout
-        from symphony.supervised.logs import growing
+        from symphony.supervised.log_files import growing
 
         run = self._find(experiment)
         seconds = parse_timeout(timeout)
@@ -1077,7 +1077,7 @@ class HostCluster(Cluster):
 
     def removed_output(self, experiment: str, processes: Sequence[str]) -> dict[str, int]:
         """Return how much output was removed from logs; see `Cluster.removed_output`."""
-        from symphony.supervised.logs import first_kept_offset
+        from symphony.supervised.log_files import first_kept_offset
 
         run = self._find(experiment)
         offsets = {name: first_kept_offset(run.log(name)) for name in processes}
@@ -1091,7 +1091,7 @@ class HostCluster(Cluster):
     def _iter_log_text(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> Iterator[str]:
-        from symphony.supervised.logs import iter_text
+        from symphony.supervised.log_files import iter_text
 
         run = self._find(experiment)
         with run.report_damage(run.logs):
@@ -1178,7 +1178,7 @@ class HostCluster(Cluster):
     def _recorded_events(
         self, experiment: str, names: Collection[str] | None, *, follow: bool
     ) -> Iterator[ExperimentEvent]:
-        from symphony.supervised.logs import growing
+        from symphony.supervised.log_files import growing
         from symphony.supervised.run.event_stream import EventStream
 
         # A run that is deleted is read to its end.
@@ -1425,7 +1425,7 @@ def _send_change(
     on_sent: Callable[[], None],
 ) -> None:
     """Send a change to the supervisor, with the leases for new ports and GPUs."""
-    from symphony.supervised.control import send_request
+    from symphony.supervised.requests import send_request
 
     descriptors = [*ports.leases.values(), *ports.holds.values(), *gpus.leases.values()]
 
@@ -1443,7 +1443,7 @@ def read_unchanging(run: RunDirectory, reader: StatusReader) -> ExperimentStatus
 
     The supervisor completes a change even if the program that has requested it was killed.
     """
-    from symphony.supervised.logs import growing
+    from symphony.supervised.log_files import growing
 
     with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
         while True:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from symphony.errors import NotFound
 from symphony.events import EXIT_KINDS, EventKind, ExperimentEvent, select_events
 from symphony.log_blocks import LogBlock
-from symphony.supervised import logs
+from symphony.supervised import log_files
 from symphony.supervised.run.directory import RunDirectory
 from symphony.supervised.run.event_stream import EventStream
 from symphony.supervised.run.status import StatusReader
@@ -38,12 +38,12 @@ def iter_output(
     *,
     status: StatusReader,
     clean: Callable[[str], str],
-    ignored: logs.IgnoredLine | None,
+    ignored: log_files.IgnoredLine | None,
 ) -> Iterator[LogBlock | ExperimentEvent]:
     """Yield the output and the events of a run.
 
     ``status`` reads the status of the run. ``clean`` extracts the output from a part of a log, and
-    ``ignored`` is a last line that is not output; see `symphony.supervised.logs.start_offset`.
+    ``ignored`` is a last line that is not output; see `symphony.supervised.log_files.start_offset`.
     """
     for item in _iter_logged(run, selection, status, ignored):
         if isinstance(item, ExperimentEvent):
@@ -58,20 +58,20 @@ def _iter_logged(
     run: RunDirectory,
     selection: Selection,
     status: StatusReader,
-    ignored: logs.IgnoredLine | None,
+    ignored: log_files.IgnoredLine | None,
 ) -> Iterator[LogBlock | ExperimentEvent]:
     joining = _JoiningProcesses(run, selection)
     read_events = _event_reader(run, selection, joining.names, status)
     with run.report_damage(run.logs):
         # If output is followed, the lines that are written from now on come after the events that
         # are recorded from now on. Otherwise, no event is older than a line that is missing.
-        lengths = logs.lengths(run, selection.names) if selection.follow else {}
+        lengths = log_files.lengths(run, selection.names) if selection.follow else {}
         events = read_events()
         exited = _exited_processes(events)
         # These processes can have exited after the lengths of their logs were read. All of their
         # lines come before their exits.
-        lengths.update(logs.lengths(run, exited.intersection(lengths)))
-        lines, tails = logs.read_merged(
+        lengths.update(log_files.lengths(run, exited.intersection(lengths)))
+        lines, tails = log_files.read_merged(
             run,
             selection.names,
             since=selection.since,
@@ -82,7 +82,7 @@ def _iter_logged(
         )
         yield from lines
         if selection.follow:
-            yield from logs.follow(
+            yield from log_files.follow(
                 run,
                 tails,
                 status.end_check(joining.names),
@@ -91,7 +91,7 @@ def _iter_logged(
                 find_new=joining.find_new,
             )
         else:
-            yield from logs.incomplete_lines(tails)
+            yield from log_files.incomplete_lines(tails)
 
 
 def _exited_processes(events: Iterable[ExperimentEvent]) -> set[str]:
@@ -120,7 +120,7 @@ class _JoiningProcesses:
         self._stamp: tuple[int, int] | None = None
         self.names = dict.fromkeys(selection.names, True)
 
-    def find_new(self) -> dict[str, logs.LogTail]:
+    def find_new(self) -> dict[str, log_files.LogTail]:
         """Return readers for the logs of the selected processes that were added since the previous
         call.
         """
@@ -135,7 +135,7 @@ class _JoiningProcesses:
             return {}
         new = [name for name in selected if name not in self.names]
         self.names.update(dict.fromkeys(new, True))
-        return {name: logs.LogTail(self._run.log(name)) for name in new}
+        return {name: log_files.LogTail(self._run.log(name)) for name in new}
 
 
 def _event_reader(

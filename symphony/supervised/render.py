@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from symphony.archive.code_archives import CODE_DIRECTORY, SNAPSHOTS_KEY
-from symphony.archive.record import run_name
+from symphony.archive.run_record import run_name
 from symphony.cluster import Manifest
 from symphony.code.snapshot import ARCHIVE_SUFFIX, CodeSnapshot
 from symphony.config.locations import expand_user

@@ -11,11 +11,16 @@ from typing import Any
 from symphony.errors import BackendError, SymphonyError
 from symphony.plan.state import Event, fold
 from symphony.plan.stop_order import longest_stop
-from symphony.supervised.processes.control import send_signal, wait_for_exit
 from symphony.supervised.processes.identity import ProcessId, identify
+from symphony.supervised.processes.process_groups import send_signal, wait_for_exit
 from symphony.supervised.processes.spec import DEFAULT_GRACE_SECONDS
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import EventReader, is_finished, names_in, previous_processes
+from symphony.supervised.run.event_file import (
+    EventReader,
+    is_finished,
+    names_in,
+    previous_processes,
+)
 
 # The supervisor kills every process that outlives its grace period. The margin is the additional
 # time that the supervisor may need, on a busy machine or with an unresponsive tmux server, to reap

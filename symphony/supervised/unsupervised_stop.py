@@ -20,7 +20,7 @@ from symphony.plan.stop_order import stop_waves
 from symphony.supervised.processes.identity import ProcessId, is_alive
 from symphony.supervised.processes.spec import DEFAULT_GRACE_SECONDS, ProcessSpec
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import (
+from symphony.supervised.run.event_file import (
     EventReader,
     fold_run,
     names_in,

@@ -33,7 +33,7 @@ from symphony.model import Experiment, Process, ProcessGroup
 from symphony.plan.topology import topology
 from symphony.status import ExperimentStatus, LogLine, ReasonCode, State
 from symphony.testing import programs
-from symphony.views.controls import Action, Control, perform
+from symphony.views.controls import Action, UserAction, perform
 
 # Arguments that a shell, an API or a terminal might alter.
 SPECIAL_TEXTS = (
@@ -57,7 +57,7 @@ PREFIX = "contract"
 def control(cluster: Cluster, action: Action, *processes: str, **options: Any) -> str:
     """Carry out a control as the views of an experiment do, and return what was done."""
     selected = processes or None
-    wanted = Control(action=action, experiment="contract", processes=selected, **options)
+    wanted = UserAction(action=action, experiment="contract", processes=selected, **options)
     return perform(cluster, wanted)
 
 

@@ -31,8 +31,8 @@ class Action(str, enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Control:
-    """A control of an experiment, or of some of its processes.
+class UserAction:
+    """What a user does to an experiment, or to some of its processes.
 
     ``processes`` contains names or patterns as in `Cluster.stop_processes`. None stands for all
     processes. ``signal`` is the name of the signal for `Action.SIGNAL`, and ``replicas`` is the
@@ -46,7 +46,7 @@ class Control:
     replicas: Mapping[str, int | str] | None = None
 
 
-def question(control: Control) -> str:
+def question(control: UserAction) -> str:
     """Return the question to ask the user before a control that ends processes.
 
     It is empty if the control ends no process.
@@ -68,7 +68,7 @@ def question(control: Control) -> str:
     return ""
 
 
-def perform(cluster: Cluster, control: Control) -> str:
+def perform(cluster: Cluster, control: UserAction) -> str:
     """Carry out a control, and return what was done in one line.
 
     The function returns when the control is done. Raises the errors of the cluster's methods.
@@ -119,7 +119,7 @@ def _started(verb: str, experiment: str, processes: Sequence[ProcessStatus]) -> 
     return "; ".join(texts)
 
 
-def _target(control: Control) -> str:
+def _target(control: UserAction) -> str:
     if control.processes is None:
         return f"all processes of {control.experiment}"
     return f"{join_names(control.processes, limit=_MAX_NAMES)} of {control.experiment}"
@@ -136,6 +136,6 @@ def _may_remove(replicas: Mapping[str, int | str]) -> bool:
     return any(not str(count).startswith("+") for count in replicas.values())
 
 
-def _counts(control: Control) -> str:
+def _counts(control: UserAction) -> str:
     replicas = control.replicas or {}
     return ", ".join(f"{name}={count}" for name, count in replicas.items())

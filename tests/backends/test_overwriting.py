@@ -10,7 +10,7 @@ import pytest
 
 from symphony import Cluster, State
 from symphony.supervised.cluster import HostCluster
-from symphony.supervised.processes.control import wait_for_exit
+from symphony.supervised.processes.process_groups import wait_for_exit
 from symphony.supervised.run.directory import RunDirectory
 from tests.overwriting import DAEMONIZING, OVERWRITING, running, watched
 

@@ -13,7 +13,7 @@ import pytest
 
 from symphony.cluster import Cluster
 from symphony.commandline import SymphonyParser
-from symphony.supervised.processes.control import wait_for_exit
+from symphony.supervised.processes.process_groups import wait_for_exit
 from symphony.supervised.run.directory import RunDirectory
 from tests.cli.conftest import TIMEOUT, Program
 

@@ -12,8 +12,8 @@ import time
 import pytest
 
 from symphony import __version__
-from symphony.archive.usage import USAGE_FILE, UsageLog
-from symphony.commandline.output.watch import WatchedTable, fit_table
+from symphony.archive.archived_usage import USAGE_FILE, UsageLog
+from symphony.commandline.output.refresh_screen import WatchedTable, fit_table
 from symphony.supervised.processes.identity import is_suspended
 from symphony.supervised.run.directory import RunDirectory
 from symphony.usage import ExperimentUsage, ProcessUsage

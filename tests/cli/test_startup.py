@@ -119,7 +119,7 @@ def test_up_imports_nothing_for_a_change_if_there_is_no_change(program: Program)
         check=True,
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "symphony.supervised.update" in imported
+    assert "symphony.supervised.request_change" in imported
     assert imported & ONLY_FOR_A_CHANGE == set()
 
 
@@ -131,7 +131,7 @@ NOT_FOR_A_START = HEAVY | {
     "traceback",
     "symphony.model",
     "symphony.line_search",
-    "symphony.supervised.logs",
+    "symphony.supervised.log_files",
     "symphony.supervised.exec",
     "symphony.supervised.processes.membership",
     "symphony.supervised.processes.tree",

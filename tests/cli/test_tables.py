@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from symphony.commandline.output.tables import Column, format_age, format_cell, format_table
-from symphony.commandline.output.usage import UsageTable, unavailable_lines
+from symphony.commandline.output.usage_columns import UsageTable, unavailable_lines
 from symphony.commandline.parsing.arguments import (
     help_from_docstring,
     parse_count,

@@ -270,8 +270,8 @@ OTHER_NAMES = {
     "symphony.plan.changes.ProcessChange",
     "symphony.plan.changes.SettingChange",
     "symphony.archive.archive.Run",
-    "symphony.archive.usage.RecordedUsage",
-    "symphony.archive.usage.Statistics",
+    "symphony.archive.archived_usage.RecordedUsage",
+    "symphony.archive.archived_usage.Statistics",
     "symphony.status.ReasonCode",
 }
 

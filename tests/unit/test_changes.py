@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from symphony.archive.record import launch_record
+from symphony.archive.run_record import launch_record
 from symphony.cluster.scale import scaled_experiment
 from symphony.errors import SpecError
 from symphony.model import Experiment

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from symphony import Experiment, PluginError
-from symphony.code.watch import FileWatcher
+from symphony.code.wait_for_edits import FileWatcher
 from symphony.commandline.commands import watching
 
 # An edit is noticed much earlier.

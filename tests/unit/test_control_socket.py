@@ -20,9 +20,9 @@ from symphony.plan.state import apply, fold
 from symphony.plan.wish import ProcessWish, Wish
 from symphony.supervised.run import control_socket
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.supervisor import control
-from symphony.supervised.supervisor.control import Control
+from symphony.supervised.supervisor import request_server
 from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.request_server import RequestServer
 
 BAD_REQUESTS = [
     ("{", "not valid JSON"),
@@ -66,7 +66,7 @@ def loop(run: RunDirectory) -> Iterator[EventLoop]:
         send_signal=lambda names, *_, **__: requests.check_signal(wish, state, names),
     )
     with control_socket.listen(run) as listener:
-        server = Control(steps, loop, lambda: server.answer(1, ""))
+        server = RequestServer(steps, loop, lambda: server.answer(1, ""))
         loop.watch(listener.fileno(), lambda: server.accept(listener))
         yield loop
     signal.set_wakeup_fd(previous)
@@ -107,7 +107,7 @@ def test_only_this_user_can_use_the_socket(
     run: RunDirectory, loop: EventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert stat.S_IMODE(os.lstat(run.path / "control").st_mode) == 0o600
-    monkeypatch.setattr(control, "_peer_uid", lambda _: os.geteuid() + 1)
+    monkeypatch.setattr(request_server, "_peer_uid", lambda _: os.geteuid() + 1)
 
     def client() -> None:
         with control_socket.connect(run) as channel:
@@ -137,7 +137,7 @@ def test_bad_requests_get_an_error_each_and_the_connection_can_be_used_again(
 def test_too_long_request_is_refused(
     run: RunDirectory, loop: EventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(request_server, "MAX_LINE_BYTES", 1000)
 
     def client() -> None:
         with control_socket.connect(run) as channel:
@@ -150,7 +150,7 @@ def test_too_long_request_is_refused(
 def test_idle_clients_make_room_for_others(
     run: RunDirectory, loop: EventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(request_server, "MAX_CONNECTIONS", 2)
 
     def client() -> None:
         idle = [control_socket.connect(run) for _ in range(5)]

@@ -22,7 +22,7 @@ from symphony.supervised.cluster import HostCluster
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import encode
+from symphony.supervised.run.event_file import encode
 from symphony_local.cluster import LocalCluster
 
 pytestmark = pytest.mark.usefixtures("permissions_apply_to_root")

@@ -17,7 +17,7 @@ from symphony.status import ReasonCode
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import encode
+from symphony.supervised.run.event_file import encode
 from symphony.supervised.run.status import REBOOTED, SUPERVISOR_KILLED, StatusReader, compute_status
 
 MANIFEST = {

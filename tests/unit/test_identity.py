@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from symphony.supervised.processes.control import wait_for_exit
 from symphony.supervised.processes.identity import (
     ProcessId,
     birth_time,
@@ -17,6 +16,7 @@ from symphony.supervised.processes.identity import (
     is_alive,
     is_suspended,
 )
+from symphony.supervised.processes.process_groups import wait_for_exit
 
 
 def test_running_process_has_a_stable_identity() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from symphony.supervised import logs
+from symphony.supervised import log_files
 from symphony.supervised.run.directory import RunDirectory
 from symphony.supervised.run.note import NoteWriter, read_note
 from symphony.supervised.supervisor import log_limit, log_times
@@ -48,7 +48,7 @@ def used_bytes(path: Path) -> int:
 def test_oldest_lines_are_removed_and_their_space_is_freed(run: RunDirectory, log: Path) -> None:
     log.write_bytes(numbered(0, 50_000))
     assert log_limit.remove_old_output(log, LIMIT)
-    text = logs.read(run, "p")
+    text = log_files.read(run, "p")
     assert numbered(0, 50_000).decode().endswith(text)
     assert text.startswith("line ")
     assert LIMIT - len("line 0000000\n") < len(text) <= LIMIT
@@ -68,7 +68,7 @@ def test_beginning_of_a_line_that_exceeds_the_limit_is_removed(
     end = b"\nlast\n"
     log.write_bytes(b"first\n" + b"x" * (LIMIT + 10) + end)
     log_limit.remove_old_output(log, LIMIT)
-    assert logs.read(run, "p").encode() == b"x" * (LIMIT - len(end)) + end
+    assert log_files.read(run, "p").encode() == b"x" * (LIMIT - len(end)) + end
 
 
 def test_log_is_kept_if_the_file_system_has_no_holes(
@@ -81,7 +81,7 @@ def test_log_is_kept_if_the_file_system_has_no_holes(
     log.write_bytes(numbered(0, 50_000))
     with pytest.raises(OSError, match="not supported"):
         log_limit.remove_old_output(log, LIMIT)
-    assert logs.read(run, "p").encode() == numbered(0, 50_000)
+    assert log_files.read(run, "p").encode() == numbered(0, 50_000)
 
 
 def test_output_is_removed_when_the_disk_is_full(
@@ -97,7 +97,7 @@ def test_output_is_removed_when_the_disk_is_full(
     monkeypatch.setattr(log_limit, "_record_start", refuse_while_full)
     log.write_bytes(numbered(0, 50_000))
     assert log_limit.remove_old_output(log, LIMIT)
-    assert logs.read(run, "p").startswith("line ")
+    assert log_files.read(run, "p").startswith("line ")
 
 
 # --- reading ---
@@ -107,20 +107,20 @@ def test_all_readers_start_after_the_removed_output(run: RunDirectory, log: Path
     log.write_bytes(numbered(0, 50_000))
     run.log_times("p").write_text("10.0 13\n11.0 13000\n12.0 649987\n")
     log_limit.remove_old_output(log, LIMIT)
-    kept = logs.read(run, "p")
+    kept = log_files.read(run, "p")
     assert "\0" not in kept
-    assert logs.read(run, "p", since=10.5) == kept
-    assert logs.read(run, "p", since=12.5) == "line 0049999\n"
-    assert logs.read(run, "p", tail=2) == "line 0049998\nline 0049999\n"
-    assert logs.read(run, "p", tail=49_000) == kept
-    merged, _ = logs.read_merged(run, ["p"])
+    assert log_files.read(run, "p", since=10.5) == kept
+    assert log_files.read(run, "p", since=12.5) == "line 0049999\n"
+    assert log_files.read(run, "p", tail=2) == "line 0049998\nline 0049999\n"
+    assert log_files.read(run, "p", tail=49_000) == kept
+    merged, _ = log_files.read_merged(run, ["p"])
     assert "".join(block.text for block in merged) == kept
-    assert "".join(logs.LogTail(log, 100).read_new()) == kept
+    assert "".join(log_files.LogTail(log, 100).read_new()) == kept
 
 
 def test_follower_that_is_too_slow_continues_with_a_whole_line(log: Path) -> None:
     log.write_bytes(b"line 0\nincomp")
-    tail = logs.LogTail(log)
+    tail = log_files.LogTail(log)
     assert list(tail.read_new()) == ["line 0\n"]
     with log.open("ab") as file:
         file.write(numbered(0, 50_000))
@@ -148,7 +148,7 @@ def test_reader_never_sees_output_that_is_being_removed(log: Path) -> None:
     threads = [threading.Thread(target=write), threading.Thread(target=limit)]
     for thread in threads:
         thread.start()
-    tail = logs.LogTail(log)
+    tail = log_files.LogTail(log)
     numbers: list[int] = []
     is_last_read = False
     while not is_last_read:
@@ -227,9 +227,9 @@ def test_growing_log_is_limited_and_its_times_stay_valid(
     assert read_note(run).endswith(", so output can be missing")
     assert used_bytes(log) <= 2 * LIMIT
     assert run.log_times("p").stat().st_size <= 500
-    times = list(logs.log_times(run, "p"))
+    times = list(log_files.log_times(run, "p"))
     assert times[-1][1] == log.stat().st_size
-    assert logs.read(run, "p", since=times[-2][0]).endswith("line 0099999\n")
+    assert log_files.read(run, "p", since=times[-2][0]).endswith("line 0099999\n")
 
 
 def test_note_names_the_logs_that_cannot_be_limited(
@@ -256,5 +256,5 @@ def test_records_of_a_truncated_log_are_removed(
     log.write_bytes(b"new\n")
     run_loop_until(recorder._loop, lambda: not run.log_start("p").exists())
     recorder.close()
-    assert [length for _, length in logs.log_times(run, "p")] == [4]
-    assert logs.read(run, "p") == "new\n"
+    assert [length for _, length in log_files.log_times(run, "p")] == [4]
+    assert log_files.read(run, "p") == "new\n"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from symphony.events import EventKind, ExperimentEvent
 from symphony.log_blocks import LogBlock, to_lines
-from symphony.supervised import logs
+from symphony.supervised import log_files
 from symphony.supervised.run.directory import REMOTE_FILE, RunDirectory
 
 
@@ -55,17 +55,17 @@ def test_tail_start_is_the_offset_of_the_last_lines(
     lines = data.splitlines(keepends=True)
     expected = b"".join(lines[-count:]) if count > 0 else b""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logs, "_BLOCK_BYTES", block_size)
-        assert data[logs.tail_start(file, count) :] == expected
+        patch.setattr(log_files, "_BLOCK_BYTES", block_size)
+        assert data[log_files.tail_start(file, count) :] == expected
 
 
 def test_read_with_a_tail(run: RunDirectory) -> None:
     write(run, "p", b"a\nb\nc\xff")
-    assert logs.read(run, "p") == "a\nb\nc\udcff"
-    assert logs.read(run, "p", tail=2) == "b\nc\udcff"
-    assert logs.read(run, "p", tail=0) == ""
-    assert logs.read(run, "none") == ""
-    assert [logs.tail_start(run.log("none"), count) for count in (0, 3)] == [0, 0]
+    assert log_files.read(run, "p") == "a\nb\nc\udcff"
+    assert log_files.read(run, "p", tail=2) == "b\nc\udcff"
+    assert log_files.read(run, "p", tail=0) == ""
+    assert log_files.read(run, "none") == ""
+    assert [log_files.tail_start(run.log("none"), count) for count in (0, 3)] == [0, 0]
 
 
 # --- since a time ---
@@ -84,37 +84,37 @@ def test_read_with_a_tail(run: RunDirectory) -> None:
 )
 def test_read_since_a_time(run: RunDirectory, since: float, tail: int | None, text: str) -> None:
     write(run, "p", b"one\ntwo\nthree\n", "10.0 4\n11.0 8\n12.0 14\n")
-    assert list(logs.log_times(run, "p")) == [(10.0, 4), (11.0, 8), (12.0, 14)]
-    assert logs.read(run, "p", since=since, tail=tail) == text
+    assert list(log_files.log_times(run, "p")) == [(10.0, 4), (11.0, 8), (12.0, 14)]
+    assert log_files.read(run, "p", since=since, tail=tail) == text
 
 
 def test_read_since_a_time_starts_at_a_whole_line(run: RunDirectory) -> None:
     write(run, "p", b"one\nloading... done\nthree\n", "10.0 14\n12.0 25\n")
-    assert logs.read(run, "p", since=11) == "loading... done\nthree\n"
+    assert log_files.read(run, "p", since=11) == "loading... done\nthree\n"
 
 
 def test_incomplete_time_is_ignored(run: RunDirectory) -> None:
     write(run, "p", b"one\ntwo\nx\n", "10.0 4\n11.012.0 8\n\n12.5 8\n13.0")
-    assert list(logs.log_times(run, "p")) == [(10.0, 4), (12.5, 8)]
+    assert list(log_files.log_times(run, "p")) == [(10.0, 4), (12.5, 8)]
 
 
 def test_log_without_times_is_read_completely(run: RunDirectory) -> None:
     write(run, "p", b"one\n")
-    assert list(logs.log_times(run, "p")) == []
-    assert logs.read(run, "p", since=99) == "one\n"
+    assert list(log_files.log_times(run, "p")) == []
+    assert log_files.read(run, "p", since=99) == "one\n"
 
 
 # --- growing logs ---
 
 
-def new_lines(tail: logs.LogTail, end: int | None = None) -> list[str]:
+def new_lines(tail: log_files.LogTail, end: int | None = None) -> list[str]:
     return [line for text in tail.read_new(end) for line in text.removesuffix("\n").split("\n")]
 
 
 @given(contents, st.lists(st.integers(0, 60), max_size=8))
 def test_growing_log_is_read_in_whole_lines(file: Path, data: bytes, cuts: list[int]) -> None:
     file.write_bytes(b"")
-    tail, lines, written = logs.LogTail(file), [], 0
+    tail, lines, written = log_files.LogTail(file), [], 0
     for cut in [*sorted(cuts), len(data)]:
         end = max(written, min(cut, len(data)))
         with file.open("ab") as log:
@@ -131,7 +131,7 @@ def test_growing_log_is_read_in_whole_lines(file: Path, data: bytes, cuts: list[
 @given(contents, st.lists(st.integers(0, 60), max_size=8))
 def test_log_is_read_up_to_an_offset(file: Path, data: bytes, ends: list[int]) -> None:
     file.write_bytes(data)
-    tail, lines = logs.LogTail(file), []
+    tail, lines = log_files.LogTail(file), []
     for end in ends:
         before = tail.offset
         lines += new_lines(tail, end)
@@ -143,7 +143,7 @@ def test_log_is_read_up_to_an_offset(file: Path, data: bytes, ends: list[int]) -
 
 def test_character_split_between_reads_is_decoded(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    tail = logs.LogTail(log)
+    tail = log_files.LogTail(log)
     assert new_lines(tail) == []
     for byte in "é日🎻\n".encode():
         with log.open("ab") as file:
@@ -154,7 +154,7 @@ def test_character_split_between_reads_is_decoded(tmp_path: Path) -> None:
 
 def test_progress_bar_is_read_while_it_is_written(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    tail = logs.LogTail(log)
+    tail = log_files.LogTail(log)
     read: list[str] = []
     # The second part ends within a character, and the last one begins with a line break.
     for part in (b"one\r", b"\n\r10%\xe2", b"\x96\x88\r20%", b" 30%", b"\ntwo"):
@@ -168,7 +168,7 @@ def test_progress_bar_is_read_while_it_is_written(tmp_path: Path) -> None:
 def test_truncated_log_is_read_from_its_beginning(tmp_path: Path) -> None:
     log = tmp_path / "p.log"
     log.write_bytes(b"one\ntwo\nunfini")
-    tail = logs.LogTail(log)
+    tail = log_files.LogTail(log)
     assert new_lines(tail) == ["one", "two"]
     log.write_bytes(b"")
     assert new_lines(tail) == []
@@ -183,26 +183,26 @@ def test_truncated_log_is_read_from_its_beginning(tmp_path: Path) -> None:
 
 def test_truncated_log_is_read_since_a_time(run: RunDirectory) -> None:
     write(run, "p", b"one\n", "10.0 400\n11.0 800\n")
-    assert logs.read(run, "p", since=10.5) == ""
-    assert texts(logs.read_merged(run, ["p"])[0]) == ["p:one"]
+    assert log_files.read(run, "p", since=10.5) == ""
+    assert texts(log_files.read_merged(run, ["p"])[0]) == ["p:one"]
 
 
 def test_memory_for_a_line_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_BLOCK_BYTES", 4)
-    monkeypatch.setattr(logs, "MAX_LINE_BYTES", 8)
+    monkeypatch.setattr(log_files, "_BLOCK_BYTES", 4)
+    monkeypatch.setattr(log_files, "MAX_LINE_BYTES", 8)
     log = tmp_path / "p.log"
     log.write_bytes(b"123456789012\nab\n")
-    assert new_lines(logs.LogTail(log)) == ["12345678", "9012", "ab"]
+    assert new_lines(log_files.LogTail(log)) == ["12345678", "9012", "ab"]
 
 
 def test_incomplete_last_line_can_be_ignored(tmp_path: Path) -> None:
     log = tmp_path / "p.log"
     log.write_bytes(b"one\ntwo\nMARK")
     mark = re.compile(rb"MARK")
-    assert logs.tail_start(log, 1, mark) == len(b"one\n")
-    assert logs.tail_start(log, 1) == len(b"one\ntwo\n")
+    assert log_files.tail_start(log, 1, mark) == len(b"one\n")
+    assert log_files.tail_start(log, 1) == len(b"one\ntwo\n")
     log.write_bytes(b"one\ntwo\nx MARK")
-    assert logs.tail_start(log, 1, mark) == len(b"one\ntwo\n")
+    assert log_files.tail_start(log, 1, mark) == len(b"one\ntwo\n")
 
 
 # --- several processes ---
@@ -215,25 +215,25 @@ def texts(blocks: Iterable[Any]) -> list[str]:
 def test_logs_are_merged_in_the_order_of_time(run: RunDirectory) -> None:
     write(run, "a", b"1\n3\n5\n", "10.0 2\n12.0 4\n14.0 6\n")
     write(run, "b", b"2\n4\n6", "11.0 2\n13.0 4\n")
-    lines, tails = logs.read_merged(run, ["a", "b"])
+    lines, tails = log_files.read_merged(run, ["a", "b"])
     assert texts(lines) == ["a:1", "b:2", "a:3", "b:4", "a:5"]
     assert tails["b"].read_incomplete_line() == ["6"]
     assert [tail.offset for tail in tails.values()] == [6, 5]
-    assert texts(logs.read_merged(run, ["a", "b"], tail=1)[0]) == ["a:5"]
-    assert texts(logs.read_merged(run, ["a", "b"], since=11.5)[0]) == ["a:3", "b:4", "a:5"]
-    assert texts(logs.read_merged(run, ["none"])[0]) == []
+    assert texts(log_files.read_merged(run, ["a", "b"], tail=1)[0]) == ["a:5"]
+    assert texts(log_files.read_merged(run, ["a", "b"], since=11.5)[0]) == ["a:3", "b:4", "a:5"]
+    assert texts(log_files.read_merged(run, ["none"])[0]) == []
 
 
 def test_line_is_merged_at_the_time_at_which_it_was_completed(run: RunDirectory) -> None:
     write(run, "a", b"begun... done\n", "10.0 8\n12.0 14\n")
     write(run, "b", b"between\n", "11.0 8\n")
-    assert texts(logs.read_merged(run, ["a", "b"])[0]) == ["b:between", "a:begun... done"]
+    assert texts(log_files.read_merged(run, ["a", "b"])[0]) == ["b:between", "a:begun... done"]
 
 
 def test_one_log_stays_in_order_when_the_clock_is_set_back(run: RunDirectory) -> None:
     now = time.time()
     write(run, "a", b"1\n2\n3\n", f"{now + 3600:.3f} 2\n{now + 1800:.3f} 4\n")
-    assert texts(logs.read_merged(run, ["a"])[0]) == ["a:1", "a:2", "a:3"]
+    assert texts(log_files.read_merged(run, ["a"])[0]) == ["a:1", "a:2", "a:3"]
 
 
 @settings(max_examples=20)
@@ -250,7 +250,7 @@ def test_merging_keeps_every_line_in_order(
         with directory.log_times(process).open("a") as times:
             times.write(f"{at} {directory.log(process).stat().st_size}\n")
         expected += [f"{process}:{at}.{line}" for line in range(count)]
-    assert texts(logs.read_merged(directory, ["a", "b"])[0]) == expected
+    assert texts(log_files.read_merged(directory, ["a", "b"])[0]) == expected
 
 
 # --- following ---
@@ -268,9 +268,9 @@ def test_following_ends_after_the_last_output(run: RunDirectory) -> None:
                 log.write(output)
         return output is None
 
-    lines, tails = logs.read_merged(run, ["p"])
+    lines, tails = log_files.read_merged(run, ["p"])
     written = list(lines)
-    followed = list(logs.follow(run, tails, have_ended, check_every=0.01))
+    followed = list(log_files.follow(run, tails, have_ended, check_every=0.01))
     assert texts(written + followed) == ["p:before", "p:one", "p:two", "p:last words"]
 
 
@@ -287,7 +287,7 @@ def test_events_are_between_the_lines(run: RunDirectory) -> None:
     write(run, "b", b"2\n", "11.0 2\n")
     # The length of a log is recorded just before the exit, and is rounded.
     events = [an_event(10.0006, EventKind.EXITED), an_event(11.5, EventKind.STARTED)]
-    lines, tails = logs.read_merged(run, ["a", "b"], events=events)
+    lines, tails = log_files.read_merged(run, ["a", "b"], events=events)
     assert shown(lines) == ["1\n", "exited", "2\n", "started", "3\n"]
     # A process writes its last output before its exit is recorded, and the output of its next
     # execution before the start is recorded. A child can write after the exit.
@@ -306,7 +306,9 @@ def test_events_are_between_the_lines(run: RunDirectory) -> None:
         append(run.log("a"), after)
         return new_events
 
-    followed = logs.follow(run, tails, lambda: not steps, read_events=read_events, check_every=0.01)
+    followed = log_files.follow(
+        run, tails, lambda: not steps, read_events=read_events, check_every=0.01
+    )
     assert shown(followed) == [
         *("last\n", "words", "exited"),
         *("started", "again\n", "more\n", "exited"),
@@ -319,7 +321,7 @@ def test_output_of_another_machine_that_is_visible_late_comes_before_the_exit(
 ) -> None:
     run.file(REMOTE_FILE).touch()
     write(run, "a", b"", "10.0 5\n")
-    lines, tails = logs.read_merged(run, ["a"])
+    lines, tails = log_files.read_merged(run, ["a"])
     assert shown(lines) == []
     sleep = time.sleep
 
@@ -329,7 +331,7 @@ def test_output_of_another_machine_that_is_visible_late_comes_before_the_exit(
 
     monkeypatch.setattr(time, "sleep", become_visible)
     exits = [an_event(10.0, EventKind.EXITED)]
-    followed = logs.follow(run, tails, lambda: True, read_events=lambda: exits)
+    followed = log_files.follow(run, tails, lambda: True, read_events=lambda: exits)
     assert shown(followed) == ["last\n", "exited"]
 
 
@@ -349,7 +351,7 @@ def test_growth_is_reported_at_once(
         monkeypatch.setattr("symphony.supervised.inotify.FileWatcher", refuse)
     path = tmp_path / "log"
     path.write_text("")
-    with logs.growing({"p": path}) as wait:
+    with log_files.growing({"p": path}) as wait:
         wait(5.0)  # the first call reports the existing content
         with path.open("a") as log:
             log.write("x")
@@ -365,8 +367,8 @@ def test_following_leaves_no_descriptor_open(run: RunDirectory) -> None:
     write(run, "p", b"line\n")
     before = set(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        lines, tails = logs.read_merged(run, ["p"])
+        lines, tails = log_files.read_merged(run, ["p"])
         assert texts(lines) == ["p:line"]
-        assert list(logs.follow(run, tails, lambda: True)) == []
+        assert list(log_files.follow(run, tails, lambda: True)) == []
     # Another test may close a descriptor of its own in the meantime.
     assert set(os.listdir("/proc/self/fd")) <= before

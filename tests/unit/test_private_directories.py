@@ -16,7 +16,7 @@ from symphony import Cluster, SpecError
 from symphony.commandline.parsing import completion_cache
 from symphony.supervised.run import directory
 from symphony.support.directories.private import check, create
-from symphony.support.directories.state import check_state_directory, create_state_directory
+from symphony.support.directories.state_home import check_state_directory, create_state_directory
 
 ANOTHER_USER = 12345
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from symphony.archive.usage import USAGE_FILE, UsageLog, read_usage
+from symphony.archive.archived_usage import USAGE_FILE, UsageLog, read_usage
 from symphony.usage import ExperimentUsage, ProcessUsage
 
 LIMIT = 8192

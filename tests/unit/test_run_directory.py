@@ -19,7 +19,7 @@ from symphony.supervised.processes.identity import ProcessId, boot_id, identify
 from symphony.supervised.processes.tree import find_users_of_file
 from symphony.supervised.run import directory
 from symphony.supervised.run.directory import RunDirectory
-from symphony.support.directories.state import state_root
+from symphony.support.directories.state_home import state_root
 
 MANIFEST = json.dumps(
     {

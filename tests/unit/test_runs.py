@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from symphony import Experiment
-from symphony.archive import archive, code_state, record
+from symphony.archive import archive, code_state, run_record
 from symphony.archive.archive import Retention, Run
 from symphony.archive.differences import find_differences
 from symphony.cluster.recorded_run import RecordedRun
@@ -33,15 +33,15 @@ RUNS.append(make_run("gan-20261121-1-a", "gan", launched=1))
 
 
 def test_the_identifier_contains_the_name_and_the_local_time() -> None:
-    name = record.run_name("rl", 0.0, "7f3a99")
-    assert record.is_run_name(name)
+    name = run_record.run_name("rl", 0.0, "7f3a99")
+    assert run_record.is_run_name(name)
     assert name.startswith(("rl-1969", "rl-1970"))
     assert name.endswith("-7f3a")
 
 
 @pytest.mark.parametrize("value", ["../rl-20261122-093011-7f3a", "rl", "", None, 5])
 def test_other_values_are_not_identifiers(value: object) -> None:
-    assert not record.is_run_name(value)
+    assert not run_record.is_run_name(value)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_second_record_with_the_same_identifier_gets_a_number(tmp_path: Path) 
 
 def test_a_damaged_record_is_listed_and_reported(tmp_path: Path) -> None:
     (tmp_path / "rl").mkdir()
-    (tmp_path / "rl" / record.RECORD_FILE).write_text("{")
+    (tmp_path / "rl" / run_record.RECORD_FILE).write_text("{")
     (run,) = archive.find_archived(tmp_path)
     assert (run.name, run.launched, run.backend) == ("rl", 0.0, "")
     with pytest.raises(BackendError, match=r"record\.json is missing or damaged"):
@@ -126,8 +126,8 @@ def test_the_result_is_that_of_the_experiment() -> None:
     )
     status = ExperimentStatus(name="rl", backend="local", processes=processes, created=4.0)
     # The clock of this machine is wrong.
-    result = record.result_of(status, {"run": "r", "launched": 124.0}, 10)
-    assert record.duration_of(result) == 3.0
+    result = run_record.result_of(status, {"run": "r", "launched": 124.0}, 10)
+    assert run_record.duration_of(result) == 3.0
     assert result == {
         "run": "r",
         "launched": 124.0,
@@ -156,7 +156,7 @@ def test_a_user_without_a_name_is_recorded_with_a_number(monkeypatch: pytest.Mon
     for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: NAMELESS_USER)
-    launched = record.launch_record(Experiment("rl"), "local", "rl-1", 0.0)
+    launched = run_record.launch_record(Experiment("rl"), "local", "rl-1", 0.0)
     assert launched["user"] == str(NAMELESS_USER)
 
 
@@ -173,10 +173,10 @@ def test_a_record_is_read_like_an_experiment(tmp_path: Path) -> None:
     )
     services = [Service(name="s", owners=("a",), port=7000)]
     drawn = of_status(status, services=services, connects={"b": ["s"]})
-    record.write_json(tmp_path / record.STATUS_FILE, status.to_dict())
-    record.write_json(tmp_path / record.DETAILS_FILE, {"a": details.to_dict()})
-    record.write_json(tmp_path / record.TOPOLOGY_FILE, drawn.to_dict())
-    logs = tmp_path / record.LOG_DIRECTORY
+    run_record.write_json(tmp_path / run_record.STATUS_FILE, status.to_dict())
+    run_record.write_json(tmp_path / run_record.DETAILS_FILE, {"a": details.to_dict()})
+    run_record.write_json(tmp_path / run_record.TOPOLOGY_FILE, drawn.to_dict())
+    logs = tmp_path / run_record.LOG_DIRECTORY
     logs.mkdir()
     (logs / "a.log").write_bytes(b"one\nthree\n\nfive \xff")
     (logs / "a.when").write_text(f"{now} 4\ndamaged\n{now + 2} 11\n")
@@ -196,7 +196,7 @@ def test_a_record_is_read_like_an_experiment(tmp_path: Path) -> None:
     assert cluster.get_log("rl", "c") == ""
     with pytest.raises(Unsupported, match="is a record, which can only be read"):
         cluster.delete("rl")
-    (tmp_path / record.STATUS_FILE).write_text("{}")
+    (tmp_path / run_record.STATUS_FILE).write_text("{}")
     with pytest.raises(BackendError, match=r"status\.json is missing or damaged"):
         cluster.describe_experiment("rl")
 

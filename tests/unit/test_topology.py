@@ -25,7 +25,7 @@ from symphony.plan.topology import (
     topology,
 )
 from symphony.status import ExperimentStatus, ProcessStatus
-from symphony.supervised import describe as joined
+from symphony.supervised import read_details as joined
 from symphony.supervised.render import HostManifest, render
 from tests.unit import strategies
 from tests.unit.topologies import example_experiment

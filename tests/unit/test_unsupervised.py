@@ -20,7 +20,7 @@ from symphony.supervised.resources.leases import GpuLeases, PortLeases
 from symphony.supervised.resources.unsupervised import UnsupervisedUsage
 from symphony.supervised.run import directory
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import encode, is_finished
+from symphony.supervised.run.event_file import encode, is_finished
 
 PORT = 8999
 DEVICE = f"GPU-{uuid.uuid4().hex[:8]}"

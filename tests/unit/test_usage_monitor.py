@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from symphony.archive.usage import USAGE_FILE, read_usage
+from symphony.archive.archived_usage import USAGE_FILE, read_usage
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.supervisor import usage
+from symphony.supervised.supervisor import record_usage
 from symphony.supervised.supervisor.event_loop import EventLoop
-from symphony.supervised.supervisor.usage import UsageMonitor
+from symphony.supervised.supervisor.record_usage import UsageMonitor
 from symphony.usage import ExperimentUsage, ProcessUsage
 
 
@@ -54,8 +54,8 @@ def loop() -> Iterator[EventLoop]:
 def monitor(
     loop: EventLoop, samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> UsageMonitor:
-    monkeypatch.setattr(usage, "INTERVAL_SECONDS", 0.01)
-    monkeypatch.setattr(usage, "FIRST_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(record_usage, "INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(record_usage, "FIRST_INTERVAL_SECONDS", 0.01)
     return UsageMonitor(loop, RunDirectory(tmp_path), samples.take)
 
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from symphony.supervised.processes.identity import ProcessId, Reading, identify
-from symphony.supervised.usage import gpus, proportional_memory
+from symphony.supervised.usage import nvml, proportional_memory
 from symphony.supervised.usage.cpu_time import SECONDS_PER_TICK, used_seconds
 from symphony.supervised.usage.process_trees import EXAMINE_AGAIN_SECONDS, ProcessTrees
 from symphony.supervised.usage.proportional_memory import ProportionalMemory
@@ -189,7 +189,7 @@ class NotFoundError(NvmlError):
     """No process has used a GPU."""
 
 
-def nvml(memory, utilization) -> SimpleNamespace:
+def fake_nvml(memory, utilization) -> SimpleNamespace:
     """Return a module that stands in for pynvml, because few machines have an NVIDIA GPU.
 
     The arguments map the numbers of GPUs to the processes, or to an error.
@@ -219,14 +219,14 @@ def nvml(memory, utilization) -> SimpleNamespace:
 
 @pytest.fixture
 def with_gpu(monkeypatch):
-    monkeypatch.setattr(gpus, "nvidia_gpus", lambda: ["0", "1"])
+    monkeypatch.setattr(nvml, "nvidia_gpus", lambda: ["0", "1"])
 
 
 def test_gpu_use_is_the_sum_over_gpus_and_processes(with_gpu, monkeypatch) -> None:
     memory = {0: [(10, 3 * MIB), (11, None)], 1: [(10, 4 * MIB)]}
     utilization = {0: [(10, 40, 1), (10, 60, 2), (11, 25, 2)]}
-    monkeypatch.setitem(sys.modules, "pynvml", nvml(memory, utilization))
-    usage = gpus.open_gpus().read()
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(memory, utilization))
+    usage = nvml.open_gpus().read()
     assert usage.memory_of([10, 11]) == 7 * MIB
     assert usage.utilization_of([10, 11]) == pytest.approx(0.75)
     assert usage.is_used_by([11])
@@ -234,9 +234,9 @@ def test_gpu_use_is_the_sum_over_gpus_and_processes(with_gpu, monkeypatch) -> No
 
 
 def test_gpu_that_reports_no_utilization(with_gpu, monkeypatch) -> None:
-    stand_in = nvml({0: [], 1: []}, {0: NvmlError("Not Supported")})
+    stand_in = fake_nvml({0: [], 1: []}, {0: NvmlError("Not Supported")})
     monkeypatch.setitem(sys.modules, "pynvml", stand_in)
-    usage = gpus.open_gpus().read()
+    usage = nvml.open_gpus().read()
     assert usage.unavailable == {"gpu_utilization": "GPU 0 does not report it: Not Supported"}
     assert usage.utilization_of([10]) is None
     assert usage.memory_of([10]) == 0
@@ -244,12 +244,12 @@ def test_gpu_that_reports_no_utilization(with_gpu, monkeypatch) -> None:
 
 def test_gpus_that_cannot_be_read(with_gpu, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert "pip install" in gpus.open_gpus().read().unavailable["gpu_memory"]
-    monkeypatch.setattr(gpus, "nvidia_gpus", list)
-    monkeypatch.setattr(gpus, "amd_gpus", lambda: ["0"])
-    assert "AMD" in gpus.open_gpus().read().unavailable["gpu_utilization"]
-    monkeypatch.setattr(gpus, "amd_gpus", list)
-    assert gpus.open_gpus().read().unavailable == {}
+    assert "pip install" in nvml.open_gpus().read().unavailable["gpu_memory"]
+    monkeypatch.setattr(nvml, "nvidia_gpus", list)
+    monkeypatch.setattr(nvml, "amd_gpus", lambda: ["0"])
+    assert "AMD" in nvml.open_gpus().read().unavailable["gpu_utilization"]
+    monkeypatch.setattr(nvml, "amd_gpus", list)
+    assert nvml.open_gpus().read().unavailable == {}
 
 
 def test_devices_of_processes() -> None:

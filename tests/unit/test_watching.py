@@ -11,7 +11,7 @@ from symphony.plan.topology import Node, Topology
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony.support.hidden_values import HiddenValues
 from symphony.usage import EVERYTHING, ExperimentUsage, ProcessUsage
-from symphony.views.controls import Action, Control, perform, question
+from symphony.views.controls import Action, UserAction, perform, question
 from symphony.views.experiment_model import (
     EventSeen,
     ExperimentModel,
@@ -296,7 +296,7 @@ def test_output_continues_where_it_was_interrupted(monkeypatch):
     ],
 )
 def test_controls_that_end_processes_are_confirmed(control, expected):
-    assert question(Control(experiment="rl", **control)) == expected
+    assert question(UserAction(experiment="rl", **control)) == expected
 
 
 def test_controls_report_what_was_done():
@@ -307,6 +307,6 @@ def test_controls_report_what_was_done():
         def delete(self, experiment):
             pass
 
-    stop = Control(action=Action.STOP, experiment="rl", processes=("a",))
+    stop = UserAction(action=Action.STOP, experiment="rl", processes=("a",))
     assert perform(Processes(), stop) == "stopped a of rl"
-    assert perform(Processes(), Control(action=Action.DELETE, experiment="rl")) == "deleted rl"
+    assert perform(Processes(), UserAction(action=Action.DELETE, experiment="rl")) == "deleted rl"

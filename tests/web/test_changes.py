@@ -13,15 +13,15 @@ from symphony.log_blocks import LogBlock
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony.usage import ExperimentUsage, ProcessUsage
 from symphony.views.experiment_model import EventSeen, Gone, StatusSeen, UsageSeen
-from symphony.views.web.changes import (
+from symphony.views.web.channels import Channel, Channels, ExperimentChannel, OutputChannel
+from symphony.views.web.stream import MIN_INTERVAL_SECONDS, Stream, Viewing
+from symphony.views.web.unseen_changes import (
     MAX_LINES,
     Position,
     experiment_changes,
     output_changes,
     parse_positions,
 )
-from symphony.views.web.channels import Channel, Channels, ExperimentChannel, OutputChannel
-from symphony.views.web.stream import MIN_INTERVAL_SECONDS, Stream, Viewing
 
 Loop = asyncio.AbstractEventLoop
 UNUSED: Any = None

@@ -25,7 +25,7 @@ from symphony_kube.state.ip_families import ALL_OF_IPV4
 
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
-    from symphony.archive.usage import RecordedUsage
+    from symphony.archive.archived_usage import RecordedUsage
     from symphony.cluster import Manifest, OnChange, Progress, Tunnel, WatchedStatuses
     from symphony.cluster.matching import Until
     from symphony.code.snapshot import CodeArchive, CodeArchives
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from symphony.usage import ExperimentUsage
     from symphony_kube.access.send_code import CodeSender
     from symphony_kube.api.client import Api
+    from symphony_kube.archive.recording import Settings
     from symphony_kube.lifecycle.delete import Keeping
     from symphony_kube.lifecycle.description import Description, NewDescription
     from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
     from symphony_kube.render.manifest import KubeManifest
-    from symphony_kube.runs.recording import Settings
 
 # The addresses on which processes can listen: all of IPv4, or all of IPv6 and usually also IPv4.
 BIND_HOST = ALL_OF_IPV4
@@ -296,9 +296,9 @@ class KubeCluster(Cluster):
         Return when all objects have been created that do not wait for other processes. The others
         are created by the supervisor.
         """
+        from symphony_kube.archive import recording
         from symphony_kube.lifecycle import launch
         from symphony_kube.lifecycle.description import Description
-        from symphony_kube.runs import recording
 
         del on_change
         new = self._describe(experiment, None)
@@ -348,7 +348,7 @@ class KubeCluster(Cluster):
         self, scope: Scope, archives: CodeArchives
     ) -> contextlib.AbstractContextManager[CodeSender | None]:
         """Return a context in which large code is sent to the Pods that wait for it."""
-        from symphony_kube.render.code import is_small
+        from symphony_kube.render.code_volumes import is_small
 
         large = [archive for archive in archives.values() if not is_small(archive)]
         if not large:
@@ -361,7 +361,7 @@ class KubeCluster(Cluster):
         self, experiment: str
     ) -> contextlib.AbstractContextManager[CodeSender | None]:
         """Do the same for the code in the record of the running experiment on this machine."""
-        from symphony_kube.runs import recording
+        from symphony_kube.archive import recording
 
         scope = self.scope(experiment)
         return self._sending_code(scope, recording.recorded_code(self.api, scope))
@@ -426,7 +426,7 @@ class KubeCluster(Cluster):
     def at_run(self, run: Run) -> Cluster:
         """Return a cluster that reads the record of ``run``, or the objects of an active run."""
         from symphony.cluster.recorded_run import RecordedRun
-        from symphony_kube.runs.recording import run_id_of
+        from symphony_kube.archive.recording import run_id_of
 
         if run.is_archived:
             return RecordedRun(run)
@@ -437,7 +437,7 @@ class KubeCluster(Cluster):
 
     def usage_of_run(self, run: Run) -> RecordedUsage:
         """Return the recorded resource use of a run; see `Cluster.usage_of_run`."""
-        from symphony_kube.runs import recording
+        from symphony_kube.archive import recording
 
         if run.is_archived:
             return super().usage_of_run(run)
@@ -446,14 +446,14 @@ class KubeCluster(Cluster):
 
     def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
         """Return the samples that the supervisor has recorded; see `Cluster.recorded_usage`."""
-        from symphony_kube.runs import recording
+        from symphony_kube.archive import recording
 
         self.describe_experiment(experiment)
         return recording.recorded_usage(self.api, self.scope(experiment)).samples
 
     def _usage_notes(self, manifest: KubeManifest) -> list[str]:
         """Return why the resource use of an experiment is not recorded, if it is not."""
-        from symphony_kube.status.usage import read_metrics
+        from symphony_kube.status.metrics_server import read_metrics
 
         if manifest.policies.record_usage:
             # The command does not wait for a metrics server that is down.
@@ -469,7 +469,7 @@ class KubeCluster(Cluster):
         self, experiment: str, *, purge: bool = False, launching: str = ""
     ) -> Keeping:
         """Return a function for `delete.delete` that keeps the record of the deleted run."""
-        from symphony_kube.runs import recording
+        from symphony_kube.archive import recording
 
         settings = self._record_settings()
         return functools.partial(
@@ -482,8 +482,8 @@ class KubeCluster(Cluster):
         )
 
     def _record_settings(self) -> Settings:
-        from symphony_kube.runs.fetch_logs import configured_limits
-        from symphony_kube.runs.recording import Settings
+        from symphony_kube.archive.fetch_logs import configured_limits
+        from symphony_kube.archive.recording import Settings
 
         limits = configured_limits(self.configuration.get("runs", {}))
         return Settings(retention=self._retention(), limits=limits)
@@ -492,22 +492,22 @@ class KubeCluster(Cluster):
 
     def diff(self, experiment: Experiment, *, start: Sequence[str] | None = None) -> Changes:
         """Return how a running experiment differs from ``experiment``; see `Cluster.diff`."""
-        from symphony_kube import change
+        from symphony_kube import apply_changes
 
         scope = self.scope(experiment.name)
         describe = functools.partial(self._describe, experiment)
-        return change.diff(self.api, scope, describe, start)
+        return apply_changes.diff(self.api, scope, describe, start)
 
     def _change(
         self, experiment: Experiment, *, on_change: OnChange, start: Sequence[str] | None
     ) -> Changes:
         """Change a running experiment; see `Cluster.up`."""
-        from symphony_kube import change
-        from symphony_kube.runs import recording
+        from symphony_kube import apply_changes
+        from symphony_kube.archive import recording
 
         scope = self.scope(experiment.name)
         describe = functools.partial(self._describe, experiment)
-        difference = change.change(self.api, scope, describe, self._sending_code, start)
+        difference = apply_changes.change(self.api, scope, describe, self._sending_code, start)
         changes = difference.made_changes
         recording.record_change(self.api, scope, difference.new, changes, experiment)
         if on_change is not None:
@@ -518,9 +518,9 @@ class KubeCluster(Cluster):
         return dataclasses.replace(changes, notes=tuple(notes))
 
     def _launch_record(self, experiment: str) -> Mapping[str, Any]:
-        from symphony_kube import change
+        from symphony_kube import apply_changes
 
-        return change.read_description(self.api, self.scope(experiment)).record
+        return apply_changes.read_description(self.api, self.scope(experiment)).record
 
     def _secret_contents(self, experiment: str) -> list[bytes]:
         from symphony_kube.api.errors import ApiError
@@ -538,7 +538,7 @@ class KubeCluster(Cluster):
         return [base64.b64decode(value) for value in data.values()]
 
     def _recorded_code(self, experiment: str) -> Mapping[str, CodeArchive]:
-        from symphony_kube.runs import recording
+        from symphony_kube.archive import recording
 
         return recording.recorded_code(self.api, self.scope(experiment))
 
@@ -572,7 +572,7 @@ class KubeCluster(Cluster):
         self, experiment: Experiment, present: Mapping[str, int]
     ) -> NewDescription:
         """Return the description of an experiment. ``present`` maps services to their ports."""
-        from symphony.archive.record import launch_record
+        from symphony.archive.run_record import launch_record
         from symphony.code.take_snapshots import take_snapshots
         from symphony_kube.lifecycle.description import NewDescription
         from symphony_kube.render.files import check_start_directories, read_files
@@ -645,11 +645,11 @@ class KubeCluster(Cluster):
         timeout: float | str | None = None,
     ) -> list[ProcessStatus]:
         """Stop processes, and keep their Pods; see `Cluster.stop_processes`."""
-        from symphony_kube import control
+        from symphony_kube import client_requests
 
         self._ensure_supervisor(experiment)
         scope = self.scope(experiment)
-        return control.stop(
+        return client_requests.stop(
             self.api, scope, processes, grace=grace, at_once=at_once, timeout=timeout
         )
 
@@ -661,11 +661,13 @@ class KubeCluster(Cluster):
         timeout: float | str | None = None,
     ) -> list[ProcessStatus]:
         """Create new Pods for processes that are not running; see `Cluster.start_processes`."""
-        from symphony_kube import control
+        from symphony_kube import client_requests
 
         self._ensure_supervisor(experiment)
         with self._sending_recorded_code(experiment):
-            return control.start(self.api, self.scope(experiment), processes, timeout=timeout)
+            return client_requests.start(
+                self.api, self.scope(experiment), processes, timeout=timeout
+            )
 
     def restart_processes(
         self,
@@ -677,12 +679,12 @@ class KubeCluster(Cluster):
         timeout: float | str | None = None,
     ) -> list[ProcessStatus]:
         """Stop processes, and create new Pods for them; see `Cluster.restart_processes`."""
-        from symphony_kube import control
+        from symphony_kube import client_requests
 
         self._ensure_supervisor(experiment)
         scope = self.scope(experiment)
         with self._sending_recorded_code(experiment):
-            return control.restart(
+            return client_requests.restart(
                 self.api, scope, processes, grace=grace, at_once=at_once, timeout=timeout
             )
 
@@ -708,11 +710,11 @@ class KubeCluster(Cluster):
         The signal is sent by a shell in the container.
         """
         from symphony.support.signal_names import find_signal
-        from symphony_kube import control
+        from symphony_kube import client_requests
 
         number = int(find_signal(signal))
         scope = self.scope(experiment)
-        return control.send_signal(self.api, scope, processes, number, force=force)
+        return client_requests.send_signal(self.api, scope, processes, number, force=force)
 
     def _ensure_supervisor(self, experiment: str) -> None:
         """Start the supervisor that runs on this machine again, if it was killed."""
@@ -829,7 +831,7 @@ class KubeCluster(Cluster):
     def _iter_usage(
         self, experiment: str, names: Collection[str] | None, interval: float
     ) -> Iterator[ExperimentUsage]:
-        from symphony_kube.status.usage import read_metrics
+        from symphony_kube.status.metrics_server import read_metrics
 
         # A cluster without metrics is reported before the iteration.
         read_metrics(self.api, self.scope(experiment))
@@ -839,7 +841,7 @@ class KubeCluster(Cluster):
         self, experiment: str, names: Collection[str] | None, interval: float
     ) -> Iterator[ExperimentUsage]:
         from symphony.usage import select_usage
-        from symphony_kube.status.usage import follow_usage
+        from symphony_kube.status.metrics_server import follow_usage
 
         with self.watch_experiment(experiment) as read:
             for usage in follow_usage(self.api, self.scope(experiment), read, interval):
@@ -1006,18 +1008,18 @@ class KubeCluster(Cluster):
 
     def external_url(self, experiment: str, service: str) -> str:
         """Return the ``host:port`` of an exposed service's load balancer or node port."""
-        from symphony_kube.access import services
+        from symphony_kube.access import external_services
 
-        return services.external_address(self.api, self.scope(experiment), service)
+        return external_services.external_address(self.api, self.scope(experiment), service)
 
     def exposed_services(self, experiment: str) -> dict[str, str | None]:
         """Return the exposed services with the addresses that load balancers have assigned.
 
         The address of a node port is not included, because it requires further requests.
         """
-        from symphony_kube.access import services
+        from symphony_kube.access import external_services
 
-        return services.exposed_services(self.api, self.scope(experiment))
+        return external_services.exposed_services(self.api, self.scope(experiment))
 
     def port_forward(
         self,

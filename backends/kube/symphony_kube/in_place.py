@@ -15,10 +15,10 @@ from symphony.errors import BackendError
 from symphony.plan.changes import ADDED, REMOVED, RESTARTED, STARTED_AGAIN, Changes, ProcessChange
 from symphony.status import State
 from symphony_kube.access.sync_code import restart_with_update
+from symphony_kube.archive.recording import recorded_code
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.render.container_scripts import stop_command
-from symphony_kube.runs.recording import recorded_code
 from symphony_kube.state.control_state import Control
 
 if TYPE_CHECKING:

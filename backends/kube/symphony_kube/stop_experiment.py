@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from symphony.errors import BackendError
 from symphony.status import ENDED, ReasonCode
-from symphony_kube import control
+from symphony_kube import client_requests
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import ENDING, Scope
 from symphony_kube.killer import kill_deleted
@@ -41,7 +41,7 @@ def stop_for_good(api: Api, scope: Scope, *, at_once: bool) -> None:
             return
         if observer.ending is None and not observation.status.has_finished:
             _publish_ending(api, scope, observer, observation)
-        control.stop(api, scope, None, at_once=at_once)
+        client_requests.stop(api, scope, None, at_once=at_once)
         if experiments.experiment_status(api, scope).ended:
             return
     raise BackendError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from symphony_slurm.channel import AGENT, SUPERVISOR, Channel, connect
+from symphony_slurm.agent_protocol import AGENT, SUPERVISOR, Channel, connect
 
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 # Slurm sets this variable for AMD GPUs. Programs then count the devices from 0.

@@ -32,7 +32,7 @@ from symphony.plan.state import Event
 from symphony.supervised.cluster import read_unchanging
 from symphony.supervised.run import directory
 from symphony.supervised.run.directory import REMOTE_FILE, RunDirectory
-from symphony.supervised.run.events import EventReader, encode, is_finished
+from symphony.supervised.run.event_file import EventReader, encode, is_finished
 from symphony.supervised.terminal_cluster import TerminalCluster
 from symphony.support.import_path import own_import_path
 from symphony_slurm import slurm
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from symphony.plan.changes import Changes
     from symphony.plan.findings import Finding
     from symphony.status import ExperimentStatus, ProcessStatus
-    from symphony.supervised.control import SupervisorLink
     from symphony.supervised.copy import CopyPath
     from symphony.supervised.processes.spec import ProcessSpec
+    from symphony.supervised.request_change import Update
+    from symphony.supervised.requests import SupervisorLink
     from symphony.supervised.run.status import StatusReader
-    from symphony.supervised.update import Update
     from symphony.usage import ExperimentUsage
     from symphony_slurm.placement import Placement
     from symphony_slurm.render import SlurmManifest
@@ -98,7 +98,7 @@ class SlurmCluster(TerminalCluster):
     """
 
     backend: ClassVar[str] = "slurm"
-    children: ClassVar[str] = "symphony_slurm.children:RemoteChildren"
+    children: ClassVar[str] = "symphony_slurm.remote_children:RemoteChildren"
     ports_are_here: ClassVar[bool] = False
     launch_option_names: ClassVar[tuple[str, ...]] = (
         "partition",
@@ -172,8 +172,7 @@ class SlurmCluster(TerminalCluster):
 
         from symphony.supervised.render import render
         from symphony_slurm.batch import START_PYTHON
-        from symphony_slurm.change import requested
-        from symphony_slurm.further_options import check_options
+        from symphony_slurm.job_changes import requested
         from symphony_slurm.placement import (
             before_placement,
             placeholder_hosts,
@@ -189,7 +188,8 @@ class SlurmCluster(TerminalCluster):
             time_limit_seconds,
             warning_seconds,
         )
-        from symphony_slurm.shape import choose_shape
+        from symphony_slurm.resource_request import choose_shape
+        from symphony_slurm.sbatch_options import check_options
 
         # The slots depend on the plan, and the placeholders of the addresses on the slots.
         count = self._nodes or 1
@@ -335,8 +335,8 @@ class SlurmCluster(TerminalCluster):
 
         The job is not checked if other options of sbatch can change what it requests.
         """
-        from symphony_slurm.fit import check_fits
-        from symphony_slurm.further_options import changes_request
+        from symphony_slurm.partition_limits import check_fits
+        from symphony_slurm.sbatch_options import changes_request
 
         if changes_request(manifest.further):
             return
@@ -563,8 +563,8 @@ class SlurmCluster(TerminalCluster):
         them. Those in ``avoided`` are used last. ``start`` contains the processes that are started
         if they have exited.
         """
-        from symphony.supervised.update import Update
-        from symphony_slurm import change
+        from symphony.supervised.request_change import Update
+        from symphony_slurm import job_changes
         from symphony_slurm.placement import (
             Placement,
             RunIdentity,
@@ -599,7 +599,7 @@ class SlurmCluster(TerminalCluster):
         hosts = [node.host for node in placement.nodes]
         # The slots depend on the plan, and the addresses on the slots.
         plan = resolve(hosts, {})
-        slots, misfits = change.place_again(plan, running["slots"], job)
+        slots, misfits = job_changes.place_again(plan, running["slots"], job)
         plan = resolve(hosts, slots)
         snapshots = {name: archive.snapshot for name, archive in archives.items()}
         manifest = render_placed(plan, placement, slots, identity, snapshots)
@@ -614,7 +614,7 @@ class SlurmCluster(TerminalCluster):
         )
         if problems and update.changes.is_empty:
             return update
-        problems += [*misfits, *change.other_requests(plan, job, self._options, self._nodes)]
+        problems += [*misfits, *job_changes.other_requests(plan, job, self._options, self._nodes)]
         update.changes = replace(update.changes, relaunch=(*update.changes.relaunch, *problems))
         return update
 
@@ -646,7 +646,7 @@ class SlurmCluster(TerminalCluster):
     ) -> Changes:
         """Change an experiment. If new ports are unavailable on their nodes, use other ports."""
         from symphony.code.take_snapshots import take_snapshots
-        from symphony.supervised.control import AddressesUnavailable
+        from symphony.supervised.requests import AddressesUnavailable
         from symphony.supervised.resources.leases import CLOSED_CONNECTIONS
         from symphony.supervised.supervisor.process_host import port_of
 
@@ -685,7 +685,7 @@ class SlurmCluster(TerminalCluster):
 
         For ``accepted``, see `ProcessHost.reserve_addresses`.
         """
-        from symphony_slurm.change import choose_gpus
+        from symphony_slurm.job_changes import choose_gpus
         from symphony_slurm.placement import Placement
 
         running, manifest = update.running, update.manifest
@@ -707,7 +707,7 @@ class SlurmCluster(TerminalCluster):
 
     def _supervisor_link(self, run: RunDirectory) -> SupervisorLink:
         """Return the way in which this program reaches the supervisor of a pinned run."""
-        from symphony_slurm.link import StepLink
+        from symphony_slurm.supervisor_connection import StepLink
 
         return StepLink(run, self._batch_node(run))
 
@@ -720,7 +720,7 @@ class SlurmCluster(TerminalCluster):
         self, run: RunDirectory, names: Collection[str] | None, interval: float
     ) -> Iterator[ExperimentUsage]:
         from symphony.usage import select_usage
-        from symphony_slurm.usage import follow_usage
+        from symphony_slurm.node_usage import follow_usage
 
         with run.pin() as pinned:
             link = functools.partial(self._supervisor_link, pinned)
@@ -750,7 +750,7 @@ class SlurmCluster(TerminalCluster):
         self, run: RunDirectory, node: str, *arguments: str
     ) -> subprocess.CompletedProcess[str]:
         """Run the relay on a node, and return the result."""
-        from symphony_slurm.link import relay_command
+        from symphony_slurm.supervisor_connection import relay_command
 
         return subprocess.run(
             relay_command(run, node, *arguments),
@@ -843,7 +843,7 @@ class SlurmCluster(TerminalCluster):
 
     def _exec_here(self, run: RunDirectory, node: str, arguments: Sequence[str]) -> ExecResult:
         from symphony.support.inherited_signals import observable_exits
-        from symphony_slurm.link import relay_command
+        from symphony_slurm.supervisor_connection import relay_command
 
         is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         argv = relay_command(run, node, *arguments, terminal=is_terminal)
@@ -957,7 +957,7 @@ class SlurmCluster(TerminalCluster):
     def _connection_through_job(
         self, run: RunDirectory, target: tuple[str, int]
     ) -> Callable[[], Any]:
-        from symphony_slurm.link import StepConnection, relay_command
+        from symphony_slurm.supervisor_connection import StepConnection, relay_command
 
         node = self._batch_node(run)
         argv = relay_command(run, node, "forward", target[0], str(target[1]))
@@ -1005,7 +1005,7 @@ def _record_never_started(run: RunDirectory) -> None:
 
 
 def _relay_error(run: RunDirectory, done: subprocess.CompletedProcess[str]) -> BackendError:
-    from symphony_slurm.link import nodes_unreachable
+    from symphony_slurm.supervisor_connection import nodes_unreachable
 
     return BackendError(nodes_unreachable(run, done.stderr or "srun has failed"))
 
@@ -1052,7 +1052,7 @@ def _sbatch_options(value: Strings | None) -> tuple[str, ...]:
     if value is None:
         return ()
     from symphony.model.settings.validators import strings
-    from symphony_slurm.further_options import check_options
+    from symphony_slurm.sbatch_options import check_options
 
     options = strings(value, "sbatch")
     check_options(options, "sbatch")

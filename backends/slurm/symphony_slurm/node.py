@@ -32,7 +32,7 @@ from symphony.supervised.supervisor.readiness import NOT_FINISHED
 from symphony.supervised.supervisor.stopper import StopOrder
 from symphony.support.inherited_signals import reset_signals
 from symphony.usage import ExperimentUsage
-from symphony_slurm.channel import Channel, ChannelClosed, Message
+from symphony_slurm.agent_protocol import Channel, ChannelClosed, Message
 from symphony_slurm.step_variables import remove_step_variables
 from symphony_slurm.terminals import TerminalClients
 

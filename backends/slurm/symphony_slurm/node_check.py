@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from symphony.errors import BackendError, LaunchFailed
 from symphony.supervised.run.directory import full_disk_errors
 from symphony.support.directories import private as private_directories
-from symphony.support.directories.state import state_root
+from symphony.support.directories.state_home import state_root
 from symphony.support.import_path import own_import_path
 from symphony_slurm import slurm
 from symphony_slurm.batch import START_PYTHON

@@ -17,7 +17,7 @@ from symphony.supervised.render import HostManifest, grace_seconds
 
 if TYPE_CHECKING:
     from symphony.plan.resolve import Plan
-    from symphony_slurm.shape import Shape
+    from symphony_slurm.resource_request import Shape
 
 # The settings that Slurm implements in addition to those of one machine.
 HONOURED = HOST_HONOURED | {
@@ -73,7 +73,7 @@ class SlurmManifest(HostManifest):
     chooses it. ``warning`` is the time in seconds before the end of the job at which the experiment
     is stopped. ``note`` is a message about a time limit that is short, or ``""``. ``requested`` is
     what a change of the running experiment must not exceed; see
-    `symphony_slurm.change`.
+    `symphony_slurm.job_changes`.
     """
 
     script: str

@@ -16,7 +16,7 @@ from pathlib import Path
 from symphony.errors import BackendError
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import EventReader, is_finished
+from symphony.supervised.run.event_file import EventReader, is_finished
 from symphony.supervised.run.note import read_note
 from symphony.supervised.run.status import StatusReader, compute_status
 from symphony_slurm import slurm

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.archive.code_archives import read_snapshots
-from symphony.archive.record import RECORD_FILE
+from symphony.archive.run_record import RECORD_FILE
 from symphony.errors import SymphonyError
 from symphony.model import Experiment
 from symphony.plan.policies import Ending
@@ -30,15 +30,14 @@ from symphony.supervised.processes.mark import remove_own_mark
 from symphony.supervised.processes.spec import ProcessSpec, with_devices
 from symphony.supervised.run import change_directory
 from symphony.supervised.run.directory import RunDirectory, full_disk_errors
-from symphony.supervised.run.events import EventReader, is_finished
+from symphony.supervised.run.event_file import EventReader, is_finished
 from symphony.supervised.run.note import NoteWriter
 from symphony.supervised.run.status import StatusReader
 from symphony.supervised.supervisor.event_loop import EventLoop
 from symphony.supervised.supervisor.supervisor import Supervisor
 from symphony.support.inherited_signals import reset_signals
 from symphony.support.replace_file import replace_file
-from symphony_slurm.channel import AGENT, SUPERVISOR, Channel, ChannelClosed, Message
-from symphony_slurm.children import Agent, Agents, RemoteChildren, RemoteHost, own_node
+from symphony_slurm.agent_protocol import AGENT, SUPERVISOR, Channel, ChannelClosed, Message
 from symphony_slurm.placement import (
     Node,
     Placement,
@@ -46,6 +45,7 @@ from symphony_slurm.placement import (
     render_placed,
     resolve_on_hosts,
 )
+from symphony_slurm.remote_children import Agent, Agents, RemoteChildren, RemoteHost, own_node
 from symphony_slurm.render import AGENT_TIMEOUT_SECONDS, TIMER_ERROR_SECONDS
 from symphony_slurm.run_files import ALIVE_FILE, FAILURE_FILE, JOB_FILE, NODES_FILE, STOP_FILE
 from symphony_slurm.slurm import explanation, is_unreachable

@@ -2,7 +2,7 @@
 
 A client connects to the supervisor, which relays what it sends to the agent of the process, and the
 output back. The agent gives the terminal a socket that acts for the client; see
-`symphony.supervised.supervisor.terminal`.
+`symphony.supervised.supervisor.terminal_server`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from symphony.supervised.supervisor.event_loop import EventLoop
 
 if TYPE_CHECKING:
     from symphony.supervised.supervisor.children import Children
-    from symphony_slurm.channel import Message
+    from symphony_slurm.agent_protocol import Message
 
 # A client that does not read its output is disconnected when this many bytes wait for it.
 MAX_WAITING_BYTES = 4 << 20
@@ -29,7 +29,7 @@ _READ_BYTES = 1 << 15
 
 
 class Agent(Protocol):
-    """The connection to an agent; see `symphony_slurm.children.Agent`."""
+    """The connection to an agent; see `symphony_slurm.remote_children.Agent`."""
 
     def order(self, order: str, **arguments: Any) -> None:
         """Send an order."""

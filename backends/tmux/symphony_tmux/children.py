@@ -25,11 +25,11 @@ from symphony.supervised.run.directory import RunDirectory
 from symphony.supervised.supervisor.children import ExitCallback, StartRefused
 from symphony.supervised.supervisor.event_loop import EventLoop
 from symphony.support.open_file_limit import raise_open_file_limit
-from symphony_tmux.client import ANSWER_TIMEOUT_SECONDS, DEFAULT_SERVER, Answer
 from symphony_tmux.exits import CLOSED, PendingExits, ProcessExit, TmuxChild
 from symphony_tmux.gates import Gates
 from symphony_tmux.keeper import EXITED, STARTED, Report
 from symphony_tmux.render import Pane, Window
+from symphony_tmux.tmux_commands import ANSWER_TIMEOUT_SECONDS, DEFAULT_SERVER, Answer
 from symphony_tmux.windows import Windows
 
 # The sizes of the first batch and of all other batches. The first batch creates the session, and

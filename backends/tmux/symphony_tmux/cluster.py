@@ -15,13 +15,13 @@ from symphony.plan.changes import ADDED
 from symphony.status import ReasonCode
 from symphony.supervised.cluster import HostCluster
 from symphony.supervised.run.directory import RunDirectory, find
-from symphony_tmux.client import (
+from symphony_tmux.keeper import MARK_LINE, clean, clean_pieces
+from symphony_tmux.tmux_commands import (
     ANSWER_TIMEOUT_SECONDS,
     DEFAULT_SERVER,
     check_open_files,
     find_tmux,
 )
-from symphony_tmux.keeper import MARK_LINE, clean, clean_pieces
 
 if TYPE_CHECKING:
     from symphony.cluster import OnChange
@@ -102,8 +102,8 @@ class TmuxCluster(HostCluster):
         only after this method has returned. Without the directory, each keeper exits at once, and
         its window closes.
         """
-        from symphony_tmux.client import socket_path
-        from symphony_tmux.server import Server
+        from symphony_tmux.tmux_commands import socket_path
+        from symphony_tmux.tmux_server import Server
 
         socket = _socket_or_none(run) or socket_path(self._server_name)
         run_id = run.run_id()
@@ -135,7 +135,7 @@ class TmuxCluster(HostCluster):
         run = self._find(experiment)
         socket = _socket(run)
         if socket is not None:
-            from symphony_tmux.server import Server
+            from symphony_tmux.tmux_server import Server
 
             server = Server(socket, self._answer_within)
             manifest = run.load_manifest()

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from symphony.supervised.processes.identity import birth_time
 from symphony.supervised.supervisor.event_loop import EventLoop
-from symphony_tmux.client import Answer
 from symphony_tmux.gates import Gates
 from symphony_tmux.keeper import mark
 from symphony_tmux.render import Pane
+from symphony_tmux.tmux_commands import Answer
 from symphony_tmux.windows import SERVER_GONE, SERVER_SILENT, SESSION_CLOSED, Windows
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.002, 0.05

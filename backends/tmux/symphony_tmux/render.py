@@ -43,8 +43,8 @@ TERMINAL_VARIABLES = frozenset(
         "_",
     }
 )
-# The server has these variables (see `symphony_tmux.client.clean_environment`), but its windows
-# must not have them.
+# The server has these variables (see `symphony_tmux.tmux_commands.clean_environment`), but its
+# windows must not have them.
 SERVER_VARIABLES = ("HOME", "LANG", "TMUX_TMPDIR")
 # tmux or the keeper can override these variables. A window therefore receives the values in
 # variables with other names, and the keeper renames these variables. The values could be secrets,

@@ -19,10 +19,10 @@ from symphony.supervised.processes.identity import (
 from symphony.supervised.processes.mark import mark_of
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import process_names
+from symphony.supervised.run.event_file import process_names
 from symphony_tmux import render
-from symphony_tmux.client import OLDEST_VERSION, Answer, Tmux
 from symphony_tmux.render import Limits, Pane, Session, Window
+from symphony_tmux.tmux_commands import OLDEST_VERSION, Answer, Tmux
 
 # A tmux server exits when its last session is closed. To a client, this exit looks as if the server
 # had been killed.

@@ -12,7 +12,7 @@ from pathlib import Path
 from symphony.commandline.exit_codes import UsageError
 from symphony.errors import SpecError
 from symphony.support.directories.private import create
-from symphony.support.directories.state import check_state_directory, state_root
+from symphony.support.directories.state_home import check_state_directory, state_root
 from symphony.support.replace_file import replace_file
 
 

@@ -10,7 +10,7 @@ from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.output.terminal import print_note
 
 if TYPE_CHECKING:
-    from symphony.commandline.output.watch import WatchedTable
+    from symphony.commandline.output.refresh_screen import WatchedTable
     from symphony.status import ExperimentStatus
 
 
@@ -19,7 +19,7 @@ def watch(args: argparse.Namespace, get_table: Callable[[], WatchedTable]) -> in
 
     Raises `UsageError` if JSON output was also requested.
     """
-    from symphony.commandline.output.watch import watch_table
+    from symphony.commandline.output.refresh_screen import watch_table
 
     if args.json:
         raise UsageError("--watch and --json cannot be combined")

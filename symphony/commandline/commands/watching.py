@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from symphony.code.watch import FileWatcher
+from symphony.code.wait_for_edits import FileWatcher
 from symphony.commandline.output.terminal import print_note
 from symphony.support.names import join_names
 

@@ -245,7 +245,7 @@ def show_event(event: ExperimentEvent) -> None:
 
     Programs that read the output therefore receive only the output.
     """
-    from symphony.commandline.output.events import is_worth_reporting
+    from symphony.commandline.output.event_lines import is_worth_reporting
 
     if is_worth_reporting(event):
         print_note(f"symphony: {event.line}")

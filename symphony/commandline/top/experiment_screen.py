@@ -14,7 +14,7 @@ from textual.widgets import ContentSwitcher, Footer, Static
 from symphony.cluster import Cluster
 from symphony.cluster.matching import find_names
 from symphony.commandline.output.tables import Column, format_age
-from symphony.commandline.output.usage import UsageTable, insert_before_last
+from symphony.commandline.output.usage_columns import UsageTable, insert_before_last
 from symphony.commandline.output.views import PROCESS_COLUMNS, note, process_row
 from symphony.commandline.top.dialogs import Prompt
 from symphony.commandline.top.lines import EventLines, LogLines

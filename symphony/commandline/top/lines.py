@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
-from symphony.commandline.output.events import event_row, is_worth_reporting
+from symphony.commandline.output.event_lines import event_row, is_worth_reporting
 from symphony.commandline.top.signs import NAME_STYLES
 from symphony.commandline.top.texts import contains, log_text, one_line
 from symphony.events import ExperimentEvent

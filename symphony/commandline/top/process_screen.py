@@ -15,7 +15,7 @@ from symphony.cluster import Cluster
 from symphony.cluster.hidden_output import details_without_secrets
 from symphony.commandline.exit_codes import error_message
 from symphony.commandline.output.describe import description_lines
-from symphony.commandline.output.usage import unavailable_lines
+from symphony.commandline.output.usage_columns import unavailable_lines
 from symphony.commandline.output.views import align_pairs
 from symphony.commandline.top.signs import curve
 from symphony.commandline.top.texts import one_line
@@ -23,9 +23,9 @@ from symphony.commandline.top.watching_screen import Target, WatchingScreen
 from symphony.process_details import ProcessDetails
 from symphony.support.format_usage import format_bytes, format_core_count, format_share
 from symphony.usage import ExperimentUsage, ProcessUsage
-from symphony.views.environment import shown_environment
 from symphony.views.experiment_model import ExperimentModel
 from symphony.views.usage_history import UsageHistory
+from symphony.views.visible_environment import shown_environment
 
 _CURVE_WIDTH = 50
 

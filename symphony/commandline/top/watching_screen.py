@@ -22,7 +22,7 @@ from symphony.commandline.top.signs import Signs
 from symphony.commandline.top.texts import one_line
 from symphony.errors import NotFound, SpecError, SymphonyError
 from symphony.views.browser import has_display
-from symphony.views.controls import Action, Control, perform, question
+from symphony.views.controls import Action, UserAction, perform, question
 
 if TYPE_CHECKING:
     from symphony.commandline.top.app import TopApp
@@ -187,7 +187,7 @@ class WatchingScreen(Screen[None]):
         action = Action(name)
         processes = None if action is Action.DELETE else target.processes
         self._confirm(
-            target, Control(action=action, experiment=target.experiment, processes=processes)
+            target, UserAction(action=action, experiment=target.experiment, processes=processes)
         )
 
     def action_signal(self) -> None:
@@ -201,7 +201,7 @@ class WatchingScreen(Screen[None]):
         def send(name: str | None) -> None:
             if name is None:
                 return
-            control = Control(
+            control = UserAction(
                 action=Action.SIGNAL,
                 experiment=target.experiment,
                 processes=target.processes,
@@ -226,7 +226,7 @@ class WatchingScreen(Screen[None]):
         def scale(text: str | None) -> None:
             if text is None:
                 return
-            control = Control(
+            control = UserAction(
                 action=Action.SCALE, experiment=target.experiment, replicas=_replicas(text)
             )
             self._confirm(target, control)
@@ -311,7 +311,7 @@ class WatchingScreen(Screen[None]):
             self.say("nothing is selected", is_error=True)
         return target
 
-    def _confirm(self, target: Target, control: Control) -> None:
+    def _confirm(self, target: Target, control: UserAction) -> None:
         """Carry out a control, after a confirmation if it ends processes."""
 
         def run(is_confirmed: bool | None = True) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 
-from symphony.supervised.processes.control import send_signal
 from symphony.supervised.processes.identity import ProcessId
+from symphony.supervised.processes.process_groups import send_signal
 from symphony.supervised.processes.program_table import (
     ProgramTable,
     is_fatal,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from symphony.supervised.processes.control import send_signal
 from symphony.supervised.processes.identity import ProcessId, identify, is_alive
+from symphony.supervised.processes.process_groups import send_signal
 
 _POLL_SECONDS = 0.02
 _LONGEST_WAIT_SECONDS = 0.5

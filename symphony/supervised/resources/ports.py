@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from symphony.errors import BackendError, NotFound
-from symphony.supervised.processes.control import wait_for_exit
 from symphony.supervised.processes.identity import ProcessId
+from symphony.supervised.processes.process_groups import wait_for_exit
 from symphony.supervised.resources.unsupervised import service_ports
 from symphony.supervised.run import directory
 from symphony.supervised.run.directory import RunDirectory

@@ -17,7 +17,7 @@ from symphony.errors import BackendError, SpecError
 from symphony.supervised.processes.spec import GPU_VARIABLE
 from symphony.supervised.run import directory
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import (
+from symphony.supervised.run.event_file import (
     EventReader,
     fold_run,
     is_finished,

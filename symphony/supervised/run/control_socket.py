@@ -1,6 +1,6 @@
 """The socket in the run directory at which the supervisor accepts requests.
 
-Each line in either direction is a JSON object; see `symphony.supervised.supervisor.control`.
+Each line in either direction is a JSON object; see `symphony.supervised.supervisor.request_server`.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ from symphony.supervised.processes.identity import (
 )
 from symphony.supervised.run.record_checks import is_supervisor_record, manifest_error
 from symphony.support.directories import private as private_directories
-from symphony.support.directories.state import (
+from symphony.support.directories.state_home import (
     ARCHIVE_NAME,
     STATE_VARIABLE,
     backend_roots,

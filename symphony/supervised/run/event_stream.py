@@ -27,7 +27,7 @@ from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.state import RESTART_REQUESTED, Event, RunState, Track, apply, fold, reason_code
 from symphony.status import ENDED, ExperimentStatus, ReasonCode
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import EventReader
+from symphony.supervised.run.event_file import EventReader
 from symphony.supervised.run.status import StatusReader, compute_status
 
 # The kind and the text of an event.

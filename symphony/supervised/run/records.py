@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.archive import archive, record
+from symphony.archive import archive, run_record
 from symphony.errors import SymphonyError
 from symphony.supervised.run.directory import RunDirectory
 from symphony.supervised.run.note import read_note
@@ -30,10 +30,10 @@ def write_launch_record(
     launch_options: Mapping[str, Any],
 ) -> None:
     """Describe the launch in the run directory. Raises OSError if the disk is full."""
-    description = record.launch_record(
+    description = run_record.launch_record(
         experiment, backend, run_name, launched, launch_options=launch_options
     )
-    record.write_json(run.file(record.RECORD_FILE), description)
+    run_record.write_json(run.file(run_record.RECORD_FILE), description)
 
 
 def archive_run(
@@ -65,14 +65,14 @@ def archive_run(
     run.pipes_lock.unlink(missing_ok=True)
     cut = [text for text in (_missing_description(run), read_note(run)) if text]
     with contextlib.suppress(OSError):
-        record.write_result(run.file("."), status, identity, cut)
+        run_record.write_result(run.file("."), status, identity, cut)
     if run.archive(archive_directory, identity["run"]) is None:
         return
     archive.remove_outdated(archive_directory, retention, time.time())
 
 
 def _missing_description(run: RunDirectory) -> str:
-    if run.file(record.RECORD_FILE).exists():
+    if run.file(run_record.RECORD_FILE).exists():
         return ""
     return "the launch is not described, because the record could not be written"
 
@@ -84,7 +84,7 @@ def _identity(run: RunDirectory, manifest: Mapping[str, Any] | None) -> dict[str
     """
     now = time.time()
     identity = {
-        "run": record.run_name(run.name, now, os.urandom(2).hex()),
+        "run": run_record.run_name(run.name, now, os.urandom(2).hex()),
         "experiment": run.name,
         "backend": "",
         "launched": now,
@@ -93,6 +93,6 @@ def _identity(run: RunDirectory, manifest: Mapping[str, Any] | None) -> dict[str
         identity["backend"] = manifest["backend"]
         name, launched = manifest.get("run_name"), manifest.get("launched")
         # The name becomes the name of a directory.
-        if record.is_run_name(name) and isinstance(launched, (int, float)):
+        if run_record.is_run_name(name) and isinstance(launched, (int, float)):
             identity["run"], identity["launched"] = name, launched
     return identity

@@ -8,7 +8,7 @@ from symphony.plan.state import RunState
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.membership import RunProcesses
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import EventReader, fold_run, recorded_leaders
+from symphony.supervised.run.event_file import EventReader, fold_run, recorded_leaders
 
 
 def processes_of_run(run: RunDirectory, run_id: str, state: RunState) -> RunProcesses:

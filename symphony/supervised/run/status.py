@@ -16,7 +16,7 @@ from symphony.plan.stop_order import stop_waves
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony.supervised.processes.identity import ProcessId, is_alive
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import (
+from symphony.supervised.run.event_file import (
     EventReader,
     apply_unrecorded_change,
     is_finished,

@@ -1,4 +1,4 @@
-"""Messages of a client that joins a terminal; see `symphony.supervised.supervisor.terminal`."""
+"""Messages of a client of a terminal; see `symphony.supervised.supervisor.terminal_server`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from symphony.errors import BackendError
 from symphony.plan.state import fold
 from symphony.supervised.run import launch_settings
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import EventReader
+from symphony.supervised.run.event_file import EventReader
 
 # How long another program may take to start the new supervisor.
 LOCK_TIMEOUT_SECONDS = 10.0

@@ -59,7 +59,7 @@ class JoinableTerminal(Protocol):
     """The terminal of a process with the setting ``tty``."""
 
     def join(self, client: socket.socket, received: bytes) -> str:
-        """Relay a client; see `symphony.supervised.supervisor.terminal.Terminal.join`."""
+        """Relay a client; see `symphony.supervised.supervisor.terminal_server.Terminal.join`."""
 
 
 class Children(Protocol):

@@ -466,7 +466,7 @@ def _resume(
     again.
     """
     from symphony.supervised.run import change_directory
-    from symphony.supervised.run.events import EventReader
+    from symphony.supervised.run.event_file import EventReader
     from symphony.supervised.supervisor.regained import regain_ports
     from symphony.supervised.supervisor.supervisor import KILL_SIGNAL, STOP_SIGNAL
 
@@ -550,7 +550,7 @@ def _create_supervisor(
     """
     from symphony.plan.policies import Policies
     from symphony.supervised.processes.spec import ProcessSpec
-    from symphony.supervised.run.events import previous_processes
+    from symphony.supervised.run.event_file import previous_processes
     from symphony.supervised.supervisor.supervisor import Supervisor
 
     specs = [ProcessSpec.from_dict(data) for data in manifest["processes"]]

@@ -36,7 +36,7 @@ from symphony.support.open_file_limit import raise_open_file_limit
 
 if TYPE_CHECKING:
     from symphony.plan.state import Track
-    from symphony.supervised.supervisor.terminal import Terminal
+    from symphony.supervised.supervisor.terminal_server import Terminal
 
 # The interval at which a process of a killed supervisor is polled if no pidfd is available.
 POLL_SECONDS = 0.5
@@ -145,7 +145,7 @@ class LocalChildren:
         return child
 
     def _start_on_terminal(self, spec: ProcessSpec) -> tuple[Terminal, subprocess.Popen[bytes]]:
-        from symphony.supervised.supervisor.terminal import Terminal
+        from symphony.supervised.supervisor.terminal_server import Terminal
 
         terminal = Terminal(self._loop, Path(f"{self._logs}/{spec.name}.log"))
         try:

@@ -15,7 +15,7 @@ import errno
 import os
 from pathlib import Path
 
-from symphony.supervised.logs import first_kept_offset
+from symphony.supervised.log_files import first_kept_offset
 from symphony.supervised.run.directory import LOG_START_SUFFIX
 from symphony.supervised.supervisor.file_blocks import punch_hole
 from symphony.support.replace_file import replace_file

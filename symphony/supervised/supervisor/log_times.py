@@ -27,7 +27,7 @@ _DISK_TOPIC = "disk"
 
 
 class LogTimes:
-    """A recorder of log lengths. It writes the files that `symphony.supervised.logs` reads.
+    """A recorder of log lengths. It writes the files that `symphony.supervised.log_files` reads.
 
     When a log grows, its length is recorded at once and again after `INTERVAL_SECONDS`. In between,
     the log is not watched. The cost is therefore independent of the amount of output, and a log
@@ -193,7 +193,7 @@ class LogTimes:
 
         The file is then left alone until it has doubled in size.
         """
-        from symphony.supervised.logs import first_kept_offset, log_times
+        from symphony.supervised.log_files import first_kept_offset, log_times
 
         path = self._run.log_times(process)
         if path.stat().st_size <= self._max_times_bytes.get(process, MAX_TIMES_BYTES):

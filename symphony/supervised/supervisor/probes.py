@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.events import exit_text
-from symphony.supervised.processes.control import signal_group
+from symphony.supervised.processes.process_groups import signal_group
 from symphony.supervised.processes.spec import ProcessSpec
 
 if TYPE_CHECKING:

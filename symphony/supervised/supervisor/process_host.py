@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from symphony.supervised.processes.control import send_signal, signal_group
 from symphony.supervised.processes.identity import ProcessId, is_alive
+from symphony.supervised.processes.process_groups import send_signal, signal_group
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.run.directory import RunDirectory
 from symphony.supervised.run.note import NoteWriter

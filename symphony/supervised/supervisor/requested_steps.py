@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import socket
 
     from symphony.plan.state import RunState
-    from symphony.supervised.supervisor.change import Change
+    from symphony.supervised.supervisor.prepare_change import Change
 
 
 class RequestedSteps:
@@ -109,8 +109,8 @@ class RequestedSteps:
     # --- changing the experiment ---
 
     def prepare_change(self, request: Mapping[str, Any]) -> Change:
-        """Check that a change is possible; see `symphony.supervised.supervisor.change`."""
-        from symphony.supervised.supervisor.change import prepare
+        """Check that a change is possible; see `symphony.supervised.supervisor.prepare_change`."""
+        from symphony.supervised.supervisor.prepare_change import prepare
 
         requests.check_change(self.state, self.state.revision + 1, ())
         change = prepare(self._run, request, self.state, self.processes.specs, self._host)
@@ -127,7 +127,7 @@ class RequestedSteps:
         follows from the new description is decided when the experiment advances next.
         """
         from symphony.supervised.run import change_directory
-        from symphony.supervised.supervisor.change import take_resources
+        from symphony.supervised.supervisor.prepare_change import take_resources
 
         take_resources(change, request, descriptors, self._resources.gpus, self._host)
         change_directory.commit(self._run, change.event["directory"])
@@ -149,7 +149,7 @@ class RequestedSteps:
         """Continue the change that a killed supervisor has begun, if there is one."""
         if not self.state.is_changing:
             return
-        from symphony.supervised.supervisor.change import resume
+        from symphony.supervised.supervisor.prepare_change import resume
 
         specs = self.processes.specs
         self._change = resume(self._run, specs, self.processes.old_specs)

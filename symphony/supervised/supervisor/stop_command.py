@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from symphony.supervised.processes.control import signal_group
+from symphony.supervised.processes.process_groups import signal_group
 
 if TYPE_CHECKING:
     from symphony.supervised import exec

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from symphony.supervised.processes.control import send_signal, signal_group
 from symphony.supervised.processes.identity import ProcessId, is_alive
+from symphony.supervised.processes.process_groups import send_signal, signal_group
 from symphony.supervised.processes.program_table import ProgramTable, programs_of
 from symphony.supervised.processes.spec import DEFAULT_STOP_SIGNAL
 from symphony.supervised.processes.stop_record import Entry, Kind

@@ -45,8 +45,8 @@ from symphony.supervised.supervisor.wishes import Wishes
 if TYPE_CHECKING:
     import socket
 
-    from symphony.supervised.supervisor.control import Control
     from symphony.supervised.supervisor.guarding import Guard
+    from symphony.supervised.supervisor.request_server import RequestServer
 
 ROLL_BACK_GRACE_SECONDS = 1.0
 # How long a program that replaces a killed supervisor waits for the exits in the meantime.
@@ -155,7 +155,7 @@ class Supervisor:
             UsageOnDemand(run, self._loop, self._processes, self._host),
         )
         self._control_socket: socket.socket | None = None
-        self._control: Control | None = None
+        self._control: RequestServer | None = None
         self._eviction = eviction
         self._decisions = DecisionLoop(
             self._loop,
@@ -341,7 +341,7 @@ class Supervisor:
         if action.is_evicted or self._record.is_complete or is_stopped:
             self._exit()
 
-    # --- requests; see `symphony.supervised.supervisor.control` ---
+    # --- requests; see `symphony.supervised.supervisor.request_server` ---
 
     def _listen(self) -> None:
         """Accept requests from now on."""
@@ -358,12 +358,14 @@ class Supervisor:
             return
         self._get_control().accept(self._control_socket)
 
-    def _get_control(self) -> Control:
+    def _get_control(self) -> RequestServer:
         if self._control is None:
             # Most experiments receive no requests, so the launch does not import the module.
-            from symphony.supervised.supervisor.control import Control
+            from symphony.supervised.supervisor.request_server import RequestServer
 
-            self._control = Control(self._requested_steps, self._loop, self._decisions.advance_soon)
+            self._control = RequestServer(
+                self._requested_steps, self._loop, self._decisions.advance_soon
+            )
         return self._control
 
     def _handle_exit(

@@ -12,7 +12,7 @@ from symphony.supervised.supervisor.supervised_process import ProcessTable
 if TYPE_CHECKING:
     import socket
 
-    from symphony.supervised.supervisor.usage import OnSample, UsageMonitor
+    from symphony.supervised.supervisor.record_usage import OnSample, UsageMonitor
 
 
 class UsageOnDemand:
@@ -39,7 +39,7 @@ class UsageOnDemand:
     def _get_monitor(self) -> UsageMonitor:
         if self._monitor is None:
             # Most experiments do not record their resource use.
-            from symphony.supervised.supervisor.usage import UsageMonitor
+            from symphony.supervised.supervisor.record_usage import UsageMonitor
 
             self._monitor = UsageMonitor(self._loop, self._run, self._sample)
         return self._monitor

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from symphony.errors import NotFound
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import recorded_leaders
+from symphony.supervised.run.event_file import recorded_leaders
 from symphony.supervised.run.status import StatusReader
 from symphony.supervised.usage.sampler import (
     FIRST_INTERVAL_SECONDS,

@@ -11,7 +11,7 @@ from typing import Any
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.spec import devices_of
 from symphony.supervised.usage.cpu_time import Readings, used_seconds
-from symphony.supervised.usage.gpus import GpuUsage, open_gpus
+from symphony.supervised.usage.nvml import GpuUsage, open_gpus
 from symphony.supervised.usage.process_trees import ProcessTrees
 from symphony.supervised.usage.proportional_memory import ProportionalMemory
 from symphony.usage import ExperimentUsage, ProcessUsage

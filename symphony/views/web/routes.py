@@ -29,7 +29,7 @@ from symphony.cluster.run_results import (
 )
 from symphony.errors import NotFound, SpecError, SymphonyError, Unreachable, Unsupported
 from symphony.views import controls
-from symphony.views.environment import shown_environment
+from symphony.views.visible_environment import shown_environment
 from symphony.views.web import messages
 from symphony.views.web.security import Access, BodyTooLarge
 from symphony.views.web.stream import Stream, Viewing
@@ -291,7 +291,7 @@ def _read_text(body: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _parse_control(body: Mapping[str, Any]) -> controls.Control:
+def _parse_control(body: Mapping[str, Any]) -> controls.UserAction:
     """Return the control that the page has sent. Raises SpecError if it is damaged."""
     processes = body.get("processes")
     replicas = body.get("replicas")
@@ -306,7 +306,7 @@ def _parse_control(body: Mapping[str, Any]) -> controls.Control:
         raise SpecError("experiment and signal must be text")
     if replicas is not None and not isinstance(replicas, dict):
         raise SpecError("replicas must be an object")
-    return controls.Control(
+    return controls.UserAction(
         action=action,
         experiment=body["experiment"],
         processes=None if processes is None else tuple(processes),

@@ -15,14 +15,6 @@ from starlette.types import Receive, Scope, Send
 
 from symphony.cluster import Cluster
 from symphony.errors import SymphonyError
-from symphony.views.web.changes import (
-    Message,
-    Positions,
-    experiment_changes,
-    list_changes,
-    output_changes,
-    parse_positions,
-)
 from symphony.views.web.channels import (
     Channel,
     Channels,
@@ -33,6 +25,14 @@ from symphony.views.web.channels import (
 )
 from symphony.views.web.threads import Threads
 from symphony.views.web.tunnels import Tunnels
+from symphony.views.web.unseen_changes import (
+    Message,
+    Positions,
+    experiment_changes,
+    list_changes,
+    output_changes,
+    parse_positions,
+)
 
 # The shortest time between two messages, so that a viewer receives at most 20 per second.
 MIN_INTERVAL_SECONDS = 0.05

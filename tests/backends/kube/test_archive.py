@@ -8,7 +8,7 @@ import pytest
 
 from symphony.errors import BackendError, SpecError
 from symphony.model.limits import MAX_DIRECTORY_LEVELS
-from symphony_kube.access.archive import IncomingArchive, OutgoingArchive
+from symphony_kube.access.tar_stream import IncomingArchive, OutgoingArchive
 from tests.file_trees import nested_directories
 
 TERABYTE = 1 << 40

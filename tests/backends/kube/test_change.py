@@ -9,7 +9,7 @@ import pytest
 from symphony.errors import AlreadyExists, LaunchIncomplete, Unreachable
 from symphony.plan.policies import Policies
 from symphony.status import State
-from symphony_kube import change
+from symphony_kube import apply_changes
 from symphony_kube.lifecycle import description, launch
 from symphony_kube.lifecycle.supervisor import detached
 from symphony_kube.lifecycle.supervisor.detached import directory_of
@@ -58,7 +58,7 @@ def test_interrupted_changes_are_completed(shared, kube_cluster, name, tmp_path,
     for step in STEPS:
         version = "b" if version == "a" else "a"
         with monkeypatch.context() as patched:
-            patched.setattr(change._Application, step, interrupt)
+            patched.setattr(apply_changes._Application, step, interrupt)
             with pytest.raises(KeyboardInterrupt):
                 shared.up(describe(version))
         assert not shared.diff(describe(version)).is_empty, step
@@ -116,7 +116,7 @@ def test_policies_are_changed_by_the_supervisor_of_this_machine(shared, name, mo
     before = shared.wait(name, until="started", timeout=60)
     assert policies_of(shared, name) is None
     with monkeypatch.context() as patched:
-        patched.setattr(change._Application, "_let_supervisor_take_over", interrupt)
+        patched.setattr(apply_changes._Application, "_let_supervisor_take_over", interrupt)
         with pytest.raises(KeyboardInterrupt):
             shared.up(describe(ends_with=["server"]))
     # The change is not complete, although no process is changed.
@@ -325,7 +325,7 @@ def test_keys_of_encrypted_services_are_created_and_kept(kube_cluster, shared, n
 
 
 def test_variables_in_a_config_map_are_changed(shared, name, monkeypatch):
-    monkeypatch.setattr("symphony_kube.render.environment.MAX_LISTED_BYTES", 0)
+    monkeypatch.setattr("symphony_kube.render.shared_variables.MAX_LISTED_BYTES", 0)
 
     def describe(*services):
         experiment = shared.new_experiment(name)

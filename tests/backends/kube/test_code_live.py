@@ -12,8 +12,8 @@ from symphony.code.pack import pack
 from symphony.model.settings.code import CodeSource
 from symphony_kube.access import exec_stream, send_code
 from symphony_kube.api.labels import MANIFEST
-from symphony_kube.render import code
-from symphony_kube.render.code import mounted_code
+from symphony_kube.render import code_volumes
+from symphony_kube.render.code_volumes import mounted_code
 from symphony_kube.state.control_state import decode_manifest
 
 PROGRAM = """
@@ -28,7 +28,7 @@ DATA_BYTES = 3_000_000
 def test_an_interrupted_transfer_leaves_no_code_that_starts(
     kube_cluster: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code, "SMALL_CODE_BYTES", DATA_BYTES // 2)
+    monkeypatch.setattr(code_volumes, "SMALL_CODE_BYTES", DATA_BYTES // 2)
     project = tmp_path / "project"
     project.mkdir()
     (project / "main.py").write_text(PROGRAM)

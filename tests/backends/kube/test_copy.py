@@ -8,8 +8,8 @@ import pytest
 
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
 from symphony_kube.access import copy
-from symphony_kube.access.archive import OutgoingArchive
 from symphony_kube.access.copy import transfer
+from symphony_kube.access.tar_stream import OutgoingArchive
 from symphony_kube.api import channels
 from tests import file_trees
 

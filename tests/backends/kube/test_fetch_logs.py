@@ -7,7 +7,7 @@ import pytest
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.retries import Timeouts, pause
-from symphony_kube.runs.fetch_logs import MAX_FAILURES, LogFetcher, LogLimits
+from symphony_kube.archive.fetch_logs import MAX_FAILURES, LogFetcher, LogLimits
 from symphony_kube.state.pod_status import ContainerRef
 
 SCOPE = Scope(experiment="e", namespace="e")

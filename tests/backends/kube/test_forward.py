@@ -10,7 +10,7 @@ import pytest
 
 from symphony import Cluster
 from symphony.errors import NotFound, SpecError
-from symphony_kube.access import port_forward, services
+from symphony_kube.access import external_services, port_forward
 from symphony_kube.api.labels import Scope
 
 from .conftest import wait_until
@@ -207,8 +207,11 @@ def test_load_balancer_address(monkeypatch, status, address):
         "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
         "status": {"loadBalancer": status},
     }
-    monkeypatch.setattr(services, "list_services", lambda api, scope: {"web": service})
-    assert services.external_address(None, Scope(experiment="e", namespace="e"), "web") == address
+    monkeypatch.setattr(external_services, "list_services", lambda api, scope: {"web": service})
+    assert (
+        external_services.external_address(None, Scope(experiment="e", namespace="e"), "web")
+        == address
+    )
 
 
 def test_external_address_of_a_node_is_preferred():
@@ -222,4 +225,4 @@ def test_external_address_of_a_node_is_preferred():
             return {"items": nodes if path.endswith("nodes") else [], "metadata": {}}
 
     service = {"spec": {"selector": {}}}
-    assert services._node_host(Api(), SCOPE, service) == "5.6.7.8"
+    assert external_services._node_host(Api(), SCOPE, service) == "5.6.7.8"

@@ -22,7 +22,7 @@ from symphony.code.take_snapshots import take_snapshots
 from symphony.model.settings.code import CodeSource
 from symphony_kube.api.labels import SCRATCH, Scope
 from symphony_kube.cluster import KubeCluster
-from symphony_kube.render.code import MAX_CODE_BYTES, UNPACK_SCRIPT, code_objects
+from symphony_kube.render.code_volumes import MAX_CODE_BYTES, UNPACK_SCRIPT, code_objects
 from symphony_kube.render.experiment import NOT_REPLACED, render
 from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.render.manifest import KubeManifest

@@ -1,7 +1,7 @@
 """The records of runs: what a deletion keeps of an experiment on a cluster."""
 
-from symphony.archive import archive, record
-from symphony_kube.runs.log_writer import LogWriter
+from symphony.archive import archive, run_record
+from symphony_kube.archive.log_writer import LogWriter
 
 from .conftest import python
 
@@ -71,4 +71,4 @@ def test_the_record_contains_the_last_output_and_what_is_cut(shared, name, tmp_p
     assert reader.describe_topology(name).services[0].name == "store"
     assert "image" in reader.explain_process(name, "long").facts
     assert "definition" not in run.load_record()
-    assert (run.path / record.STATUS_FILE).stat().st_mode & 0o777 == 0o600
+    assert (run.path / run_record.STATUS_FILE).stat().st_mode & 0o777 == 0o600

@@ -17,7 +17,7 @@ from symphony.usage import ProcessUsage
 from symphony_kube.api.client import Api
 from symphony_kube.lifecycle.supervisor import in_cluster
 from symphony_kube.lifecycle.supervisor.loop import supervise
-from symphony_kube.status.usage import UNAVAILABLE, usage_of
+from symphony_kube.status.metrics_server import UNAVAILABLE, usage_of
 
 from .conftest import (
     FOREVER,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from symphony.archive.archive import active_directory
-from symphony.archive.record import RECORD_FILE
-from symphony.archive.usage import parse_usage
+from symphony.archive.archived_usage import parse_usage
+from symphony.archive.run_record import RECORD_FILE
 from symphony.errors import BackendError
 from symphony.plan.policies import Policies
 from symphony.status import ExperimentStatus, ProcessStatus, State

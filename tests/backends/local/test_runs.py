@@ -10,10 +10,10 @@ import sys
 import pytest
 
 from symphony import Cluster, SymphonyConfig
-from symphony.archive import archive, record
-from symphony.archive.usage import read_usage
+from symphony.archive import archive, run_record
+from symphony.archive.archived_usage import read_usage
 from symphony.errors import BackendError, LaunchFailed
-from symphony.supervised.control import open_channel
+from symphony.supervised.requests import open_channel
 from symphony.supervised.run.directory import RunDirectory
 from symphony.usage import ExperimentUsage
 from tests.backends.local.conftest import eventually, kill_supervision, python
@@ -113,7 +113,7 @@ def test_old_records_are_removed_after_a_deletion(cluster, experiment):
     finish(cluster, experiment)
     finish(cluster, experiment)
     (run, _) = cluster.list_runs()
-    (run.path / record.RECORD_FILE).unlink()
+    (run.path / run_record.RECORD_FILE).unlink()
     (run.path / "note").write_text("the disk was full")
     cluster.delete("exp")
     (archived,) = cluster.list_runs()
@@ -128,7 +128,7 @@ def test_an_experiment_is_recorded_even_if_its_launcher_is_killed(cluster):
     done = subprocess.run([sys.executable, "-c", KILLED_LAUNCHER, str(cluster._root)], check=False)
     assert done.returncode == -signal.SIGKILL
     eventually(lambda: cluster.list_experiments() == ["exp"])
-    recorded = record.read_json(cluster._root / "exp" / record.RECORD_FILE)
+    recorded = run_record.read_json(cluster._root / "exp" / run_record.RECORD_FILE)
     assert list(recorded["definition"]["processes"]) == ["p"]
 
 

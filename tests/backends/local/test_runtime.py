@@ -16,7 +16,7 @@ from symphony import Cluster, LaunchFailed, SpecError, State
 from symphony.log_blocks import LogBlock
 from symphony.plan.restart_policy import Backoff
 from symphony.status import ReasonCode
-from symphony.supervised import logs
+from symphony.supervised import log_files
 from symphony.testing import until
 from symphony.testing.programs import FOREVER, REPORT
 
@@ -190,7 +190,7 @@ def test_output_precedes_the_exit_although_the_process_exits_meanwhile(
     cluster, experiment, monkeypatch
 ):
     experiment.new_process("p", cmd="echo line")
-    measure = logs.lengths
+    measure = log_files.lengths
     calls = []
 
     def measure_early(run, names):
@@ -202,7 +202,7 @@ def test_output_precedes_the_exit_although_the_process_exits_meanwhile(
 
     cluster.launch(experiment)
     cluster.wait("exp", timeout=30)
-    monkeypatch.setattr(logs, "lengths", measure_early)
+    monkeypatch.setattr(log_files, "lengths", measure_early)
     output = list(cluster.iter_output("exp", follow=True, events=True))
     kinds = [item.text if isinstance(item, LogBlock) else item.kind.value for item in output]
     assert kinds.index("line\n") < kinds.index("exited")

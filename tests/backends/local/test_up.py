@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from symphony import AlreadyExists, BackendError, Cluster, LaunchFailed, SpecError
-from symphony.supervised import control, update
+from symphony.supervised import request_change, requests
 from symphony.supervised.resources.leases import PortLeases
 from symphony.supervised.run import change_directory
 from symphony.supervised.run.directory import RunDirectory, launch_lock, staging_directory
@@ -369,7 +369,7 @@ def test_supervisor_of_another_version_is_reported(cluster, experiment, monkeypa
     sleeper(experiment, "worker")
     cluster.launch(experiment)
     sleeper(experiment, "added")
-    next_manifest, send = update.next_manifest, control.send_request
+    next_manifest, send = request_change.next_manifest, requests.send_request
 
     def with_new_field(*args):
         manifest = next_manifest(*args)
@@ -383,9 +383,9 @@ def test_supervisor_of_another_version_is_reported(cluster, experiment, monkeypa
 
     with monkeypatch.context() as patched:
         if kind == "field":
-            patched.setattr(update, "next_manifest", with_new_field)
+            patched.setattr(request_change, "next_manifest", with_new_field)
         else:
-            patched.setattr(control, "send_request", with_new_value)
+            patched.setattr(requests, "send_request", with_new_value)
         with pytest.raises(BackendError, match="launched by another version of symphony, whose"):
             cluster.up(experiment)
     assert [process.name for process in cluster.describe_experiment("exp")] == ["worker"]

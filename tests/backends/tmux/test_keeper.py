@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from symphony.status import State
-from symphony.supervised import logs
+from symphony.supervised import log_files
 from symphony.supervised.run.directory import RunDirectory
 from symphony.supervised.run.status import StatusReader
 from symphony.testing import until
@@ -166,7 +166,7 @@ def test_tail_of_a_log_that_grows_while_it_is_opened(cluster, launch, monkeypatc
     """The keeper appends its mark at that moment, so the last line is not the last in the file."""
     launch("print('same'); print('up'); print('same'); input()")
     wait_for_log(cluster, "up\nsame\n")
-    read_merged = logs.read_merged
+    read_merged = log_files.read_merged
 
     def append_and_read(run, *args, **options):
         with run.log("p").open("a") as log:
@@ -174,7 +174,7 @@ def test_tail_of_a_log_that_grows_while_it_is_opened(cluster, launch, monkeypatc
         return read_merged(run, *args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(logs, "read_merged", append_and_read)
+        patch.setattr(log_files, "read_merged", append_and_read)
         assert read_logs(cluster, tail=1) == ["same"]
 
 

@@ -14,7 +14,7 @@ import pytest
 from symphony.status import State
 from symphony.testing import until
 from symphony_tmux import render
-from symphony_tmux.client import Tmux
+from symphony_tmux.tmux_commands import Tmux
 from tests.backends.tmux.conftest import eventually, new_session, python, run_id, tmux, windows
 from tests.starters import SAVES, add_starters, lines_after_start
 

@@ -19,7 +19,7 @@ from symphony import Cluster
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, PluginError, SpecError
 from symphony.status import State
 from symphony.supervised import preflight
-from symphony.supervised.processes.control import wait_for_exit
+from symphony.supervised.processes.process_groups import wait_for_exit
 from symphony.supervised.run.directory import RunDirectory
 from symphony.support.install_hints import install_command
 from symphony.testing import until

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from symphony_slurm.channel import Channel, ChannelClosed
+from symphony_slurm.agent_protocol import Channel, ChannelClosed
 
 
 @pytest.fixture
@@ -66,21 +66,21 @@ def test_end_of_a_connection_is_reported_and_later_messages_are_dropped(sides):
 # Connect two channels, lose the network, and print what each of the first sides reports.
 LOST_NETWORK = """
 import socket, subprocess
-from symphony_slurm import channel
+from symphony_slurm import agent_protocol
 
-channel.LOST_NODE_SECONDS = channel.KEEPALIVE_SECONDS = 1
+agent_protocol.LOST_NODE_SECONDS = agent_protocol.KEEPALIVE_SECONDS = 1
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 server = socket.create_server(("127.0.0.1", 0))
 pairs = []
 for _ in range(2):
     client = socket.create_connection(server.getsockname())
-    pairs.append((channel.Channel(server.accept()[0]), client))
+    pairs.append((agent_protocol.Channel(server.accept()[0]), client))
 subprocess.run(["ip", "link", "set", "lo", "down"], check=True)
 pairs[0][0].send({"order": "lost"})
 for first, _ in pairs:
     try:
         print(first.receive())
-    except channel.ChannelClosed:
+    except agent_protocol.ChannelClosed:
         print("closed")
 """
 

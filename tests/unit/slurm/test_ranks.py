@@ -6,7 +6,7 @@ import pytest
 
 from symphony.model import Experiment
 from symphony.plan.resolve import Defaults
-from symphony_slurm.change import place_again, requested
+from symphony_slurm.job_changes import place_again, requested
 from symphony_slurm.placement import (
     Node,
     Placement,
@@ -15,7 +15,7 @@ from symphony_slurm.placement import (
     resolve_on_hosts,
 )
 from symphony_slurm.render import JobOptions
-from symphony_slurm.shape import choose_shape
+from symphony_slurm.resource_request import choose_shape
 from symphony_slurm.step_variables import remove_step_variables
 
 NAMES = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")

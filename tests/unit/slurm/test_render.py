@@ -9,7 +9,6 @@ from symphony.cluster import Cluster
 from symphony.errors import SpecError
 from symphony.lint import Machine, Target, lint
 from symphony.model import Experiment
-from symphony_slurm.further_options import changes_request
 from symphony_slurm.render import (
     JobOptions,
     batch_script,
@@ -19,7 +18,8 @@ from symphony_slurm.render import (
     time_limit_seconds,
     warning_seconds,
 )
-from symphony_slurm.shape import choose_shape
+from symphony_slurm.resource_request import choose_shape
+from symphony_slurm.sbatch_options import changes_request
 from tests.unit.slurm.plans import plan_of
 
 

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from symphony_slurm import supervise
+from symphony_slurm.agent_protocol import Channel
 from symphony_slurm.batch import START_PYTHON, AgentStep
-from symphony_slurm.channel import Channel
 from symphony_slurm.supervise import (
     JobFailed,
     _accept_agents,

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from symphony.cluster.remote_path import RemotePath, parse_transfer
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
 from symphony_kube.access import exec
-from symphony_kube.access.archive import IncomingArchive, IncompleteArchive, OutgoingArchive
 from symphony_kube.access.checksum import Checksum
 from symphony_kube.access.exec_stream import ExecStream
+from symphony_kube.access.tar_stream import IncomingArchive, IncompleteArchive, OutgoingArchive
 from symphony_kube.api import channels
 from symphony_kube.api.errors import one_line
 from symphony_kube.api.labels import Scope

@@ -21,7 +21,7 @@ from symphony.cluster import Tunnel
 from symphony.errors import NotFound, SpecError, SymphonyError, Unreachable, Unsupported, shown
 from symphony.support.names import join_names
 from symphony_kube.access.exec_stream import ExecStream, Message
-from symphony_kube.access.services import (
+from symphony_kube.access.external_services import (
     external_address,
     find_service,
     list_services,

@@ -50,7 +50,7 @@ class Description:
     """The description of a running experiment.
 
     * ``snapshot``: the values with which a new description is compared.
-    * ``record``: the description of the launch; see `symphony.archive.record.launch_record`.
+    * ``record``: the description of the launch; see `symphony.archive.run_record.launch_record`.
     * ``run_id`` and ``run_name``: the label and the annotation of the objects of the run.
     * ``launched``: the time of the launch in seconds since the epoch.
     * ``host``: the machine on which the supervisor runs if it does not run in the cluster.

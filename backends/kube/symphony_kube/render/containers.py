@@ -16,7 +16,7 @@ from symphony.plan.resolve import Plan, PlannedProcess
 from symphony.plan.shell import argv
 from symphony.support.names import join_names
 from symphony_kube.api.labels import KEYS, SECRETS
-from symphony_kube.render.code import CODE_DIRECTORY, CODE_VARIABLE, start_directory
+from symphony_kube.render.code_volumes import CODE_DIRECTORY, CODE_VARIABLE, start_directory
 from symphony_kube.render.configs import CONFIG_DIRECTORY, CONFIG_VARIABLE
 from symphony_kube.render.container_scripts import (
     SHELL,
@@ -27,11 +27,11 @@ from symphony_kube.render.container_scripts import (
     stop_command,
     with_first_process,
 )
-from symphony_kube.render.context import PlannedUnit, RenderContext
-from symphony_kube.render.environment import with_shared_environment
 from symphony_kube.render.merge import merge, to_plain_data
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.rank_launcher import LAUNCHER
+from symphony_kube.render.render_context import PlannedUnit, RenderContext
+from symphony_kube.render.shared_variables import with_shared_environment
 from symphony_kube.render.sync import restarts_in_place, with_restarts_in_place
 from symphony_kube.render.text import Object, check_variable_names, env_vars, escape, port_name
 

@@ -12,7 +12,7 @@ from symphony.support.names import did_you_mean
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, QUEUE, RANK_OF, SYMPHONY, UNIT
 from symphony_kube.render import disruption_rules
 from symphony_kube.render.cluster_overrides import with_cluster_override, with_security
-from symphony_kube.render.code import fits_into_secrets
+from symphony_kube.render.code_volumes import fits_into_secrets
 from symphony_kube.render.container_checks import check_container
 from symphony_kube.render.containers import (
     DEFAULT_GRACE_SECONDS,
@@ -21,8 +21,8 @@ from symphony_kube.render.containers import (
     with_stop_hook,
     with_stop_signal,
 )
-from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.merge import merge, to_plain_data
+from symphony_kube.render.render_context import PlannedUnit, RenderContext
 from symphony_kube.render.scheduling import (
     scheduling_fields,
     scheduling_labels,

@@ -9,7 +9,7 @@ from typing import Any
 from symphony.errors import SpecError
 from symphony.model.settings.table import Settings
 from symphony_kube.api.labels import COPIES, EXPERIMENT, POD_GROUP, POD_GROUP_SIZE, QUEUE
-from symphony_kube.render.context import PlannedUnit, RenderContext
+from symphony_kube.render.render_context import PlannedUnit, RenderContext
 from symphony_kube.render.text import Object
 
 # Kueue removes this gate from a Pod, or resumes a Job, when its queue has admitted it.

@@ -22,7 +22,7 @@ from symphony.errors import SpecError
 from symphony.model.settings.setting_types import SHARED_MEMORY
 from symphony.model.settings.table import Settings
 from symphony_kube.api.labels import SCRATCH, SECRETS
-from symphony_kube.render.code import (
+from symphony_kube.render.code_volumes import (
     code_mount,
     code_volumes,
     is_small,
@@ -32,7 +32,7 @@ from symphony_kube.render.code import (
 )
 from symphony_kube.render.configs import config_mount, config_volume
 from symphony_kube.render.containers import resources
-from symphony_kube.render.context import (
+from symphony_kube.render.render_context import (
     SCRATCH_DIRECTORY,
     SECRETS_DIRECTORY,
     PlannedUnit,

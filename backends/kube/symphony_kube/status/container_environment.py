@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import collection_path
-from symphony_kube.render.environment import environment_name
+from symphony_kube.render.shared_variables import environment_name
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     """
     from symphony.archive.differences import find_differences, without_secrets
     from symphony.cluster.run_results import comparable_values, hidden_values
-    from symphony.commandline.output import runs
+    from symphony.commandline.output import run_lines
     from symphony.commandline.output.printing import show_json, table_lines
 
     both = [find_run(line, given) for given in (args.first, args.second)]
@@ -47,6 +47,6 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     if not differences:
         print_note("the runs do not differ")
         return OK
-    rows = [[key, *map(runs.short_text, values)] for key, values in differences.items()]
-    print_coloured(table_lines(runs.comparison_columns(both), rows))
+    rows = [[key, *map(run_lines.short_text, values)] for key, values in differences.items()]
+    print_coloured(table_lines(run_lines.comparison_columns(both), rows))
     return OK

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
       symphony events --run rl-20261122-093011-7f3a
     """
     from symphony.cluster.hidden_output import events_without_secrets
-    from symphony.commandline.output.events import event_json, event_row
+    from symphony.commandline.output.event_lines import event_json, event_row
 
     status = read_status(line, args, "events")
     names = None

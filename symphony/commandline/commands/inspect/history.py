@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
       symphony history --json | jq '.[0].run'
     """
     from symphony.cluster.run_results import displayed_results
-    from symphony.commandline.output import runs
+    from symphony.commandline.output import run_lines
     from symphony.commandline.output.printing import show_json, table_lines
 
     found = line.cluster.list_runs()
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
         show_json(statuses)
         return OK
     now = time.time()
-    print_coloured(table_lines(*runs.history_table(shown, statuses, now)))
+    print_coloured(table_lines(*run_lines.history_table(shown, statuses, now)))
     if len(shown) < len(found):
         print_note(f"{len(found) - len(shown)} older runs are not shown; --number 0 shows all")
     return OK

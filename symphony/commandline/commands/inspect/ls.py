@@ -14,7 +14,7 @@ from symphony.commandline.parsing.command import Command
 if TYPE_CHECKING:
     from symphony.cluster import WatchedStatuses
     from symphony.commandline.commands.line import Line
-    from symphony.commandline.output.watch import WatchedTable
+    from symphony.commandline.output.refresh_screen import WatchedTable
     from symphony.status import ExperimentStatus
 
 COMMAND = Command(aliases=("lse", "list"), json="JSON")
@@ -64,8 +64,8 @@ def _experiment_table(statuses: Iterable[ExperimentStatus]) -> list[str]:
 
 
 def _watched_experiments(watched: WatchedStatuses) -> WatchedTable:
+    from symphony.commandline.output.refresh_screen import WatchedTable
     from symphony.commandline.output.views import count_words
-    from symphony.commandline.output.watch import WatchedTable
 
     statuses = watched.statuses
     states = [status.displayed_state for status in statuses]

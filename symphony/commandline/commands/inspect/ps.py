@@ -20,7 +20,7 @@ from symphony.commandline.parsing.command import Command
 if TYPE_CHECKING:
     from symphony.cluster import WatchedStatuses
     from symphony.commandline.commands.line import Line
-    from symphony.commandline.output.watch import WatchedTable
+    from symphony.commandline.output.refresh_screen import WatchedTable
     from symphony.status import ExperimentStatus, ProcessStatus
     from symphony.support.hidden_values import HiddenValues
     from symphony.usage import ExperimentUsage
@@ -111,7 +111,7 @@ def _read_usage(line: Line, status: ExperimentStatus) -> ExperimentUsage:
 
 def _watched_usage(line: Line, name: str) -> Callable[[], ExperimentUsage]:
     from symphony.commandline.commands.current_usage import LatestUsage
-    from symphony.commandline.output.watch import WATCH_INTERVAL_SECONDS
+    from symphony.commandline.output.refresh_screen import WATCH_INTERVAL_SECONDS
 
     return LatestUsage(line.cluster, name, WATCH_INTERVAL_SECONDS).get
 
@@ -119,7 +119,7 @@ def _watched_usage(line: Line, name: str) -> Callable[[], ExperimentUsage]:
 def _print_unavailable(usage: ExperimentUsage | None) -> None:
     """Print why values of the resource use are not available."""
     if usage is not None:
-        from symphony.commandline.output.usage import unavailable_lines
+        from symphony.commandline.output.usage_columns import unavailable_lines
 
         for text in unavailable_lines(usage):
             print_note(text)
@@ -129,7 +129,7 @@ def _missing_usage(usage: ExperimentUsage | None) -> str:
     """Return why the resource use is not available at all, or ``""``."""
     if usage is None:
         return ""
-    from symphony.commandline.output.usage import unavailable_lines
+    from symphony.commandline.output.usage_columns import unavailable_lines
     from symphony.usage import EVERYTHING
 
     return " ".join(unavailable_lines(usage)) if EVERYTHING in usage.unavailable else ""
@@ -144,7 +144,7 @@ def _process_table(
     columns, rows = PROCESS_COLUMNS, [(process, process_row(process, now)) for process in processes]
     if usage is None:
         return table_lines(columns, [row for _, row in rows])
-    from symphony.commandline.output.usage import UsageTable, insert_before_last
+    from symphony.commandline.output.usage_columns import UsageTable, insert_before_last
 
     table = UsageTable(usage)
     return table_lines(
@@ -158,8 +158,8 @@ def _watched_processes(
     select: Callable[[ExperimentStatus], ExperimentStatus],
     usage: ExperimentUsage | None,
 ) -> WatchedTable:
+    from symphony.commandline.output.refresh_screen import WatchedTable
     from symphony.commandline.output.views import summary_line
-    from symphony.commandline.output.watch import WatchedTable
 
     status = select(watched.statuses[0])
     return WatchedTable(

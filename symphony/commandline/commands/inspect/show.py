@@ -13,7 +13,7 @@ from symphony.commandline.output.terminal import print_coloured, print_note, pri
 from symphony.commandline.parsing.command import Command
 
 if TYPE_CHECKING:
-    from symphony.archive.usage import Summary
+    from symphony.archive.archived_usage import Summary
     from symphony.commandline.commands.line import Line
 
 COMMAND = Command(json="JSON")
@@ -37,9 +37,9 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     """
     from symphony.archive.code_archives import SNAPSHOTS_KEY, read_snapshots
     from symphony.archive.code_state import read_code
-    from symphony.archive.record import record_without_secrets
+    from symphony.archive.run_record import record_without_secrets
     from symphony.cluster.run_results import displayed_result, find_run_status, find_run_usage
-    from symphony.commandline.output import runs
+    from symphony.commandline.output import run_lines
     from symphony.commandline.output.printing import show_json, table_lines
     from symphony.commandline.output.views import PROCESS_COLUMNS, process_row
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
         show_json({**data, "usage": _usage_dict(usage)})
         return OK
     now = time.time()
-    print_text("\n".join(runs.description_lines(run, record, result, code, snapshots, now)))
+    print_text("\n".join(run_lines.description_lines(run, record, result, code, snapshots, now)))
     if status is None:
         print_note(f"the status of {run.name} is unknown")
         return OK
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     print_text("")
     print_coloured(table_lines(PROCESS_COLUMNS, rows))
     if usage:
-        from symphony.commandline.output.usage import summary_table
+        from symphony.commandline.output.usage_columns import summary_table
 
         print_text("\nmean and peak of the recorded resource use:")
         print_coloured(table_lines(*summary_table(usage)))

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony.errors import BackendError, LaunchFailed, SpecError
-from symphony.support.directories.state import (
+from symphony.support.directories.state_home import (
     STATE_VARIABLE,
     check_state_directory,
     create_state_directory,

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.archive import archive
-from symphony.archive.record import RECORD_FILE, is_run_name
-from symphony.archive.usage import USAGE_FILE, UsageLog
+from symphony.archive.archived_usage import USAGE_FILE, UsageLog
+from symphony.archive.run_record import RECORD_FILE, is_run_name
 from symphony.errors import BackendError
 from symphony.model.limits import MAX_BYTES as MAX_READ_BYTES
 from symphony.support.replace_file import replace_file

@@ -16,7 +16,7 @@ from symphony.status import State
 from symphony_kube.lifecycle.supervisor.record import UsageStore
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.state.pod_status import parse_time
-from symphony_kube.status.usage import read_metrics, usage_of
+from symphony_kube.status.metrics_server import read_metrics, usage_of
 
 if TYPE_CHECKING:
     from symphony.status import ExperimentStatus

@@ -18,7 +18,7 @@ from symphony.errors import SymphonyError
 from symphony.plan.changes import ADDED, STARTED_AGAIN, Changes, compare, idle_processes
 from symphony.plan.one_shots import finished_one_shots
 from symphony.status import ENDED, ExperimentStatus, State
-from symphony.supervised.changes import (
+from symphony.supervised.changed_resources import (
     LIVE_SETTINGS,
     next_manifest,
     secret_digests,
@@ -26,7 +26,7 @@ from symphony.supervised.changes import (
     with_gpus,
     with_present_gpus,
 )
-from symphony.supervised.run.events import previous_processes
+from symphony.supervised.run.event_file import previous_processes
 
 # Modules that only a change needs are imported inside functions, so that a comparison is fast.
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class Update:
 
     def _write(self, path: Path, experiment: Experiment) -> None:
         """Write the files of the change."""
-        from symphony.archive import record
+        from symphony.archive import run_record
         from symphony.plan.encryption_keys import generate
         from symphony.supervised import preflight
         from symphony.supervised.run import change_directory
@@ -218,15 +218,15 @@ class Update:
         data = next_manifest(running, manifest.to_dict(), self.changes, path.name)
         change_directory.write_private(path / change_directory.MANIFEST, json.dumps(data).encode())
         launched = running.get("launched", 0.0)
-        earlier = record.read_json(self._run.file(record.RECORD_FILE)) or {}
-        description = record.launch_record(
+        earlier = run_record.read_json(self._run.file(run_record.RECORD_FILE)) or {}
+        description = run_record.launch_record(
             experiment,
             running["backend"],
             running.get("run_name", ""),
             launched,
             launch_options=earlier.get("launch_options") or {},
         )
-        record.write_json(path / change_directory.RECORD, description)
+        run_record.write_json(path / change_directory.RECORD, description)
         secrets = path / change_directory.SECRETS
         for name, source in manifest.secrets.items():
             content = Path(source).read_bytes()

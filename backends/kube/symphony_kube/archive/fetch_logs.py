@@ -23,10 +23,10 @@ from symphony.support.causes import group_by_cause, renamed
 from symphony.support.open_file_limit import raise_open_file_limit
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
+from symphony_kube.archive.log_writer import LogWriter
 from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.logs.lines import LineAssembler
 from symphony_kube.logs.sources import NO_LOG_STATUSES, LogSource, log_error, open_log, sources_of
-from symphony_kube.runs.log_writer import LogWriter
 from symphony_kube.state.pod_status import ContainerRef
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from symphony.errors import NotFound
-from symphony.supervised.control import SupervisorLink, open_channel
 from symphony.supervised.processes.identity import ProcessId
+from symphony.supervised.requests import SupervisorLink, open_channel
 from symphony.supervised.run.directory import RunDirectory
 from symphony.supervised.run.status import StatusReader
-from symphony.supervised.supervisor.usage import INTERVAL_SECONDS
+from symphony.supervised.supervisor.record_usage import INTERVAL_SECONDS
 from symphony.usage import ExperimentUsage
 
 if TYPE_CHECKING:
     from symphony.supervised.usage.sampler import Devices
-    from symphony_slurm.channel import Message
+    from symphony_slurm.agent_protocol import Message
 
 _RECEIVE_BYTES = 1 << 16
 
@@ -30,7 +30,7 @@ OnSample = Callable[[ExperimentUsage], None]
 
 
 class Agent(Protocol):
-    """The connection to an agent; see `symphony_slurm.children.Agent`."""
+    """The connection to an agent; see `symphony_slurm.remote_children.Agent`."""
 
     @property
     def node(self) -> str:

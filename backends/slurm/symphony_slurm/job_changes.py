@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from symphony_slurm.further_options import changes_request
 from symphony_slurm.render import JobOptions, time_limit_seconds, time_text, warning_seconds
-from symphony_slurm.shape import (
+from symphony_slurm.resource_request import (
     Demand,
     Shape,
     in_rank_order,
@@ -18,6 +17,7 @@ from symphony_slurm.shape import (
     size,
     units_of,
 )
+from symphony_slurm.sbatch_options import changes_request
 
 if TYPE_CHECKING:
     from symphony.plan.resolve import Plan

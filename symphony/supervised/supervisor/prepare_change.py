@@ -18,7 +18,7 @@ from symphony.plan.policies import Policies
 from symphony.supervised.processes.spec import GPU_VARIABLE, ProcessSpec
 from symphony.supervised.resources.leases import held_resource, take_lease
 from symphony.supervised.run import change_directory
-from symphony.supervised.supervisor.control import RequestRefused
+from symphony.supervised.supervisor.request_server import RequestRefused
 
 if TYPE_CHECKING:
     from symphony.plan.state import RunState

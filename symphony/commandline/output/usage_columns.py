@@ -15,7 +15,7 @@ from symphony.support.format_usage import (
 from symphony.support.names import join_names
 
 if TYPE_CHECKING:
-    from symphony.archive.usage import Summary
+    from symphony.archive.archived_usage import Summary
     from symphony.usage import ExperimentUsage, ProcessUsage
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from symphony.archive.usage import USAGE_FILE, UsageLog
+from symphony.archive.archived_usage import USAGE_FILE, UsageLog
 from symphony.supervised.run.directory import RunDirectory
 from symphony.supervised.supervisor.event_loop import EventLoop
 from symphony.supervised.usage.sampler import FIRST_INTERVAL_SECONDS

@@ -38,7 +38,7 @@ from symphony.plan.one_shots import finished_one_shots
 from symphony.plan.policies import Policies, seconds_to_deadline
 from symphony.status import ENDED, ReasonCode
 from symphony.support.names import join_names
-from symphony_kube import control
+from symphony_kube import client_requests
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
@@ -79,9 +79,8 @@ from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.record import Record, Round, RunGone
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, encode_run
 from symphony_kube.lifecycle.wait_deleted import STUCK_SECONDS
-from symphony_kube.render.code import mounted_code
+from symphony_kube.render.code_volumes import mounted_code
 from symphony_kube.render.deadline import with_new_deadline
-from symphony_kube.render.environment import environment_name
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.roster import (
     Roster,
@@ -92,6 +91,7 @@ from symphony_kube.render.roster import (
     stop_waves_of,
     with_revision,
 )
+from symphony_kube.render.shared_variables import environment_name
 from symphony_kube.render.snapshot import LIVE_SETTINGS
 from symphony_kube.render.stop_script import scripts_name
 from symphony_kube.service_drift import find_drift, service_patch, with_drift
@@ -618,7 +618,7 @@ class _Application:
             name: self._bodies[name] for name in self._roster if name in restarted & set(existing)
         }
         waves = self._stop_waves(replaced)
-        operation = control.request_replacements(
+        operation = client_requests.request_replacements(
             self._api,
             self._scope,
             self._observation,
@@ -663,7 +663,7 @@ class _Application:
         return stop_waves_of(self._previous, running)
 
     def _stop_in_waves(
-        self, operation: control.Operation, waves: Sequence[Collection[str]]
+        self, operation: client_requests.Operation, waves: Sequence[Collection[str]]
     ) -> None:
         """Stop the units of each wave when those of the previous wave have ended.
 
@@ -952,7 +952,9 @@ class _Application:
         grace_seconds = max((pod.grace_seconds for pod in pods), default=0.0)
         names = [process for unit in units for process in unit.processes]
         try:
-            control.stop(self._api, self._scope, names, timeout=grace_seconds + STUCK_SECONDS)
+            client_requests.stop(
+                self._api, self._scope, names, timeout=grace_seconds + STUCK_SECONDS
+            )
         except TimeoutError:
             return False
         return True

@@ -20,9 +20,9 @@ change     directory, keep_holds, removed processes are gone, and the others as 
            accepted
 finish                            the experiment, which must be stopped, begins to finish
 attach     names                  the connection has joined the terminal of the only process;
-                                  see `symphony.supervised.supervisor.terminal`
+                                  see `symphony.supervised.supervisor.terminal_server`
 usage                             the connection receives samples; see
-                                  `symphony.supervised.supervisor.usage`
+                                  `symphony.supervised.supervisor.record_usage`
 ========== ====================== ============================================================
 
 A request goes on if its client disconnects. Only one request at a time can start a process, and
@@ -96,7 +96,7 @@ class _Connection:
     has_ended: bool = False
 
 
-class Control:
+class RequestServer:
     """The requests to one supervisor.
 
     ``on_request`` is called when a request is recorded, which `symphony.plan.decide` continues.
@@ -310,7 +310,7 @@ class Control:
 
 
 # A function that handles a request, and returns its number if it is recorded and not done yet.
-_Handler = Callable[[Control, Mapping[str, Any]], int | None]
+_Handler = Callable[[RequestServer, Mapping[str, Any]], int | None]
 
 
 class _Kind(NamedTuple):
@@ -321,14 +321,14 @@ class _Kind(NamedTuple):
 
 
 _KINDS: dict[str, _Kind] = {
-    "stop": _Kind(Control._stop, frozenset({"names", "grace"})),
-    "start": _Kind(Control._start, frozenset({"names"})),
-    "restart": _Kind(Control._restart, frozenset({"names", "grace"})),
-    "signal": _Kind(Control._signal, frozenset({"names", "signal", "force"})),
-    "change": _Kind(Control._change, frozenset({"directory", "keep_holds", "accepted"})),
-    "finish": _Kind(Control._finish),
-    "attach": _Kind(Control._attach, frozenset({"names"})),
-    "usage": _Kind(Control._usage),
+    "stop": _Kind(RequestServer._stop, frozenset({"names", "grace"})),
+    "start": _Kind(RequestServer._start, frozenset({"names"})),
+    "restart": _Kind(RequestServer._restart, frozenset({"names", "grace"})),
+    "signal": _Kind(RequestServer._signal, frozenset({"names", "signal", "force"})),
+    "change": _Kind(RequestServer._change, frozenset({"directory", "keep_holds", "accepted"})),
+    "finish": _Kind(RequestServer._finish),
+    "attach": _Kind(RequestServer._attach, frozenset({"names"})),
+    "usage": _Kind(RequestServer._usage),
 }
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from symphony.errors import SpecError
 from symphony.support.names import did_you_mean, join_names
 from symphony_slurm.render import time_text
-from symphony_slurm.shape import Demand, Shape
+from symphony_slurm.resource_request import Demand, Shape
 
 if TYPE_CHECKING:
     from symphony_slurm.partitions import NodeSize, Partition

@@ -15,20 +15,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.archive import archive, record
+from symphony.archive import archive, run_record
 from symphony.archive.archive import Retention, Run
+from symphony.archive.archived_usage import USAGE_FILE, RecordedUsage, parse_usage, read_usage
 from symphony.archive.code_archives import read_archives, write_archives
 from symphony.archive.code_state import CodeCapture
-from symphony.archive.usage import USAGE_FILE, RecordedUsage, parse_usage, read_usage
 from symphony.errors import BackendError, LaunchIncomplete, SpecError, SymphonyError
 from symphony.status import ENDED, ExperimentStatus, ReasonCode, State
-from symphony.support.directories.state import STATE_VARIABLE, create_state_directory
+from symphony.support.directories.state_home import STATE_VARIABLE, create_state_directory
 from symphony.support.replace_file import replace_file
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import RUN, Scope
 from symphony_kube.api.resources import items_of, labels_of, run_name_of
+from symphony_kube.archive.fetch_logs import LogFetcher, LogLimits
 from symphony_kube.lifecycle.supervisor.stored_usage import fetch_usage
-from symphony_kube.runs.fetch_logs import LogFetcher, LogLimits
 from symphony_kube.state.observe import BACKEND
 from symphony_kube.state.pod_status import parse_time
 from symphony_kube.status import details, experiments, topology
@@ -71,7 +71,7 @@ class Launch:
     def new(cls, experiment: str, run_id: str) -> Launch:
         """Return the identity of a launch at this moment."""
         launched = time.time()
-        run = record.run_name(experiment, launched, run_id)
+        run = run_record.run_name(experiment, launched, run_id)
         return cls(run_id=run_id, run=run, launched=launched)
 
 
@@ -146,7 +146,7 @@ def _create_record(
         "context": api.context,
         "namespace": scope.namespace if scope.shared else None,
     }
-    description = record.launch_record(
+    description = run_record.launch_record(
         experiment,
         BACKEND,
         launch.run,
@@ -159,8 +159,8 @@ def _create_record(
         "namespace": scope.namespace,
         "run_id": launch.run_id,
     }
-    record.write_json(path / record.RECORD_FILE, description)
-    record.write_json(path / record.MANIFEST_FILE, manifest.to_dict())
+    run_record.write_json(path / run_record.RECORD_FILE, description)
+    run_record.write_json(path / run_record.MANIFEST_FILE, manifest.to_dict())
     write_archives(path, new.archives)
 
 
@@ -195,12 +195,12 @@ def record_change(
             return
         run = max(runs, key=lambda run: run.launched)
         changed = {key: new.record[key] for key in _DESCRIPTION_KEYS}
-        record.write_json(run.path / record.RECORD_FILE, {**run.load_record(), **changed})
+        run_record.write_json(run.path / run_record.RECORD_FILE, {**run.load_record(), **changed})
         with CodeCapture(experiment.base_dir or Path.cwd(), run.path) as code:
             if changes.has_new_code:
                 code.start()
             write_archives(run.path, new.archives)
-            record.write_json(run.path / record.MANIFEST_FILE, new.manifest.to_dict())
+            run_record.write_json(run.path / run_record.MANIFEST_FILE, new.manifest.to_dict())
 
 
 def recorded_code(api: Api, scope: Scope) -> dict[str, CodeArchive]:
@@ -297,10 +297,12 @@ def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
         return None
     path = archive.active_directory() / identity["run"]
     create_state_directory(path)
-    if not (path / record.RECORD_FILE).exists():
+    if not (path / run_record.RECORD_FILE).exists():
         # The experiment was launched on another machine.
-        record.write_json(path / record.RECORD_FILE, {**identity, "launched_elsewhere": True})
-    logs = path / record.LOG_DIRECTORY
+        run_record.write_json(
+            path / run_record.RECORD_FILE, {**identity, "launched_elsewhere": True}
+        )
+    logs = path / run_record.LOG_DIRECTORY
     fetcher = LogFetcher(api, scope, refs, logs, settings.limits)
     with ThreadPoolExecutor(max_workers=2) as pool:
         objects = pool.submit(_write_objects, api, scope, path, observer, pods)
@@ -311,7 +313,7 @@ def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
         # An interrupted deletion is continued, so the status was written before.
         previous = _read_status(path)
         final = final if previous is None else previous
-    record.write_json(path / record.STATUS_FILE, final.to_dict())
+    run_record.write_json(path / run_record.STATUS_FILE, final.to_dict())
     return _Collected(
         path=path, identity=identity, status=final, problems=problems, fetcher=fetcher
     )
@@ -322,7 +324,7 @@ def _is_being_deleted(pods: Sequence[Object]) -> bool:
 
 
 def _read_status(path: Path) -> ExperimentStatus | None:
-    data = record.read_json(path / record.STATUS_FILE)
+    data = run_record.read_json(path / run_record.STATUS_FILE)
     if data is None:
         return None
     try:
@@ -374,8 +376,8 @@ def _find_identity(
     launched = status.created or api.now()
     name = run_name_of(newest)
     # Other users may be able to change the annotation. The name becomes that of a directory.
-    if not record.is_run_name(name):
-        name = record.run_name(scope.experiment, launched, run_id)
+    if not run_record.is_run_name(name):
+        name = run_record.run_name(scope.experiment, launched, run_id)
     return {
         "run": name,
         "experiment": scope.experiment,
@@ -429,8 +431,8 @@ def _write_objects(
                 by_process[process.name] = found.to_dict()
     try:
         drawn = topology.find_topology(api, scope, status, observer.units, pods)
-        record.write_json(path / record.TOPOLOGY_FILE, drawn.to_dict())
-        record.write_json(path / record.DETAILS_FILE, by_process)
+        run_record.write_json(path / run_record.TOPOLOGY_FILE, drawn.to_dict())
+        run_record.write_json(path / run_record.DETAILS_FILE, by_process)
     except (OSError, SymphonyError) as exc:
         problems.append(f"the connections and details of processes are missing: {exc}")
     return problems
@@ -480,7 +482,7 @@ def _archive(
         status = _read_status(path)
     # On a full disk, the record is kept without the result.
     with contextlib.suppress(OSError):
-        record.write_result(path, status, identity, cut)
+        run_record.write_result(path, status, identity, cut)
     directory = archive.archive_directory()
     # Another program can have archived the record at the same time.
     with contextlib.suppress(FileNotFoundError):

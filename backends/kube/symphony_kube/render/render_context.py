@@ -9,7 +9,7 @@ from symphony.code.snapshot import CodeArchives
 from symphony.plan.addresses import Endpoint
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony_kube.api.labels import UNIT, Scope
-from symphony_kube.render import environment
+from symphony_kube.render import shared_variables
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.text import Object, env_vars
 
@@ -98,7 +98,7 @@ def render_context(
     common = {**plan.shared_env, SCRATCH_VARIABLE: SCRATCH_DIRECTORY}
     if plan.secrets:
         common[SECRETS_VARIABLE] = SECRETS_DIRECTORY
-    is_shared = environment.is_shared(common, options)
+    is_shared = shared_variables.is_shared(common, options)
     return RenderContext(
         plan=plan,
         scope=scope,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from symphony.errors import BackendError
 from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.events import is_finished
+from symphony.supervised.run.event_file import is_finished
 from symphony_slurm import slurm
 from symphony_slurm.status import job_number
 
@@ -67,7 +67,7 @@ class StepConnection:
 
 
 class StepLink:
-    """The link to the supervisor of a job; see `symphony.supervised.control.SupervisorLink`."""
+    """The link to the supervisor of a job; see `symphony.supervised.requests.SupervisorLink`."""
 
     def __init__(self, run: RunDirectory, batch_node: str) -> None:
         self._run = run

@@ -24,9 +24,9 @@ from symphony.supervised.supervisor.event_loop import EventLoop
 from symphony.supervised.supervisor.probes import Probe, make_probe
 from symphony.supervised.supervisor.process_host import port_of
 from symphony.supervised.supervisor.readiness import NOT_FINISHED
-from symphony_slurm.channel import Channel, ChannelClosed, Message
+from symphony_slurm.agent_protocol import Channel, ChannelClosed, Message
+from symphony_slurm.node_usage import NodeSamples
 from symphony_slurm.terminals import RemoteTerminal, RemoteTerminals
-from symphony_slurm.usage import NodeSamples
 
 if TYPE_CHECKING:
     from symphony.line_search import SearchProcess

@@ -1,4 +1,4 @@
-"""Send requests to an experiment's supervisor; see `symphony.supervised.supervisor.control`."""
+"""Send requests to a supervisor; see `symphony.supervised.supervisor.request_server`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from symphony.errors import BackendError
-from symphony.supervised.processes.control import wait_for_exit
 from symphony.supervised.processes.identity import ProcessId
+from symphony.supervised.processes.process_groups import wait_for_exit
 from symphony.supervised.run.control_socket import MAX_LINE_BYTES, connect
 from symphony.supervised.run.directory import RunDirectory
 from symphony.supervised.stop import find_supervisor, has_finished

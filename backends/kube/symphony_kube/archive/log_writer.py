@@ -1,6 +1,6 @@
 """Write a log from the API into the record of a run.
 
-The files have the form that `symphony.archive.logs` reads.
+The files have the form that `symphony.archive.archived_logs` reads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from symphony.archive.logs import LOG_SUFFIX, TIMES_SUFFIX
+from symphony.archive.archived_logs import LOG_SUFFIX, TIMES_SUFFIX
 from symphony.support.replace_file import replace_file
 from symphony_kube.logs.lines import line_content, line_time
 

@@ -18,7 +18,7 @@ from libtmux.exc import LibTmuxException, TmuxCommandNotFound
 from symphony.errors import BackendError, NotFound
 from symphony.support.inherited_signals import observable_exits
 from symphony_tmux import render
-from symphony_tmux.client import ANSWER_TIMEOUT_SECONDS, OLDEST_VERSION, Tmux, find_tmux
+from symphony_tmux.tmux_commands import ANSWER_TIMEOUT_SECONDS, OLDEST_VERSION, Tmux, find_tmux
 from symphony_tmux.windows import remove
 
 

@@ -15,11 +15,12 @@ from typing import Any
 
 from simulate.coverage import ACTIONS, EVENTS, PROMISES
 from simulate.draw import draw_scenario
-from simulate.history import Outcome, run_history
+from simulate.history import run_history
 from simulate.promises import Broken
 from simulate.runner import Results, default_jobs, run_histories
 from simulate.scenario import Scenario
 from simulate.shrink import shrink, size
+from simulate.world import Outcome
 
 DEFAULT_HISTORIES = 20_000
 PROGRESS_SECONDS = 2.0

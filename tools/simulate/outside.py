@@ -1,0 +1,49 @@
+"""What the outside world does: machines are lost, and the system stops experiments."""
+
+from __future__ import annotations
+
+from simulate.scenario import Happening
+from simulate.succession import EVICTION, Succession
+from simulate.world import World
+
+
+class Outside:
+    """The outside world of an experiment."""
+
+    def __init__(self, world: World, succession: Succession) -> None:
+        self._world = world
+        self._succession = succession
+
+    def disrupt(self, happening: Happening) -> None:
+        """Take processes away, each with what it has started."""
+        for name in happening.names:
+            program = self._world.machine.latest.get(name)
+            if program is not None and program.ended is None:
+                self._world.machine.disrupt(program, happening.kind)
+
+    def evict(self, happening: Happening) -> None:
+        """Let the system stop the whole experiment, as a batch system does.
+
+        The value of the happening says how: it asks the supervisor to stop the processes first, or
+        kills everything at once. In both cases, the experiment is started again later.
+        """
+        world = self._world
+        supervisor = world.supervisor
+        if supervisor is None:
+            return
+        state = supervisor.state
+        if state.created is None or state.stopping or state.finished:
+            return
+        world.say(f"the system evicts the experiment ({happening.value})")
+        world.ledger.experiment.is_evicted = True
+        world.eviction = EVICTION
+        if happening.value == "asks":
+            supervisor.executor.eviction = EVICTION
+            return
+        for program in world.machine.programs:
+            # On the machine where the experiment continues, nobody knows the exit codes.
+            program.code_lost = program.code_lost or not program.exit_recorded
+            world.machine.disrupt(program, "evicted")
+            world.machine.kill(program)
+        world.ledger.forget_unrecorded()
+        self._succession.leave(supervisor)

@@ -1,0 +1,162 @@
+"""The supervisors of an experiment, one after another: each is killed, and the next one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from simulate.executor import Executor
+from simulate.past import EVICTION_CAUSE
+from simulate.promises import RECORD, Broken
+from simulate.supervisor import Killed, Supervisor
+from simulate.world import World
+from symphony.plan.policies import Ending
+from symphony.plan.requests import continue_elsewhere
+from symphony.plan.restart_policy import Restart
+from symphony.plan.state import RunState
+from symphony.status import ReasonCode
+
+# After this time, the system starts an experiment again that it has evicted.
+EVICTION_SECONDS = 2.0
+EVICTION = Ending(
+    action="restart",
+    reason="the system restarts the experiment",
+    reason_code=ReasonCode.EVICTED,
+    cause=EVICTION_CAUSE,
+    restart=Restart(delay=0.0, in_row=0),
+)
+
+
+class Succession:
+    """Begins the supervisors of a history, and buries them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.killed_at: float | None = None
+        # The state of the supervisor that was killed last.
+        self._lost_state: RunState | None = None
+        # True until it is recorded that the experiment continues on another machine.
+        self._is_moving = False
+
+    def _new_supervisor(self) -> Supervisor:
+        world = self._world
+        executor = Executor(
+            world.clock,
+            world.machine,
+            world.processes,
+            world.scenario,
+            world.ledger.note_kill,
+        )
+        supervisor = Supervisor(
+            world.clock,
+            world.wish,
+            world.record,
+            executor,
+            world.ledger,
+            world.points,
+            world.outcome.actions,
+            world.tell,
+            checks_all=world.checks_all,
+        )
+        executor.kills_at_once = world.ledger.experiment.kills_at_once
+        executor.eviction = world.eviction
+        return supervisor
+
+    def begin(self, lost_since: float | None) -> None:
+        """Begin a supervisor.
+
+        Nobody has kept the exit codes of the processes that have exited since ``lost_since``.
+        """
+        world = self._world
+        if self._is_moving:
+            self._continue_elsewhere(None)
+            return
+        supervisor = self._new_supervisor()
+        if self.killed_at is not None:
+            self._check_read_back(supervisor.state)
+            supervisor.executor.adopt(supervisor.state, lost_since=lost_since)
+        world.supervisor = supervisor
+        if self.killed_at is not None:
+            world.say("a new supervisor begins")
+        self.guard(supervisor.begin)
+        self.step()
+
+    def step(self) -> None:
+        """Let the supervisor decide."""
+        world = self._world
+        supervisor = world.supervisor
+        if supervisor is None:
+            return
+        self.guard(supervisor.step)
+        world.outcome.steps += supervisor.steps
+        supervisor.steps = 0
+        if supervisor.has_finished and world.supervisor is supervisor:
+            if supervisor.state.finished:
+                world.has_finished = True
+            else:
+                world.ledger.check_nothing_left()
+                self.leave(supervisor)
+
+    def guard(self, do: Callable[[], object]) -> None:
+        """Let the supervisor do something, during which it can be killed."""
+        try:
+            do()
+        except Killed:
+            self._bury()
+
+    def _bury(self) -> None:
+        """Forget a killed supervisor, and begin another one later."""
+        world = self._world
+        supervisor = world.supervisor
+        if supervisor is None or supervisor.crash is None:
+            return
+        if supervisor.has_finished and not supervisor.state.finished:
+            self.leave(supervisor)
+            return
+        if supervisor.state.finished:
+            # Nobody replaces a supervisor that has nothing to do.
+            world.has_finished = True
+            return
+        crash = supervisor.crash
+        world.outcome.steps += supervisor.steps
+        world.supervisor = None
+        self._lost_state = supervisor.state
+        self.killed_at = world.clock.now
+        world.say(f"the supervisor is killed; the next one begins in {crash.downtime:g} s")
+        lost_since = world.clock.now if crash.codes_lost else None
+        world.clock.after(crash.downtime, self.begin, lost_since)
+
+    def leave(self, supervisor: Supervisor) -> None:
+        """Let the experiment rest until the system starts it again."""
+        supervisor.executor.is_dead = True
+        self._world.supervisor = None
+        self._lost_state = None
+        self._is_moving = True
+        self._world.clock.after(EVICTION_SECONDS, self._continue_elsewhere)
+
+    def _continue_elsewhere(self, _: object) -> None:
+        """Start the experiment again on another machine."""
+        world = self._world
+        world.eviction = None
+        world.machine.latest.clear()
+        supervisor = self._new_supervisor()
+        world.supervisor = supervisor
+        world.say("the system starts the experiment again")
+        now = world.clock.now
+        events = continue_elsewhere(world.wish, supervisor.state, EVICTION, now)
+        for event in events:
+            if world.supervisor is supervisor:
+                self.guard(partial(supervisor.write, event))
+        if world.supervisor is supervisor:
+            self._is_moving = False
+            self.step()
+
+    def _check_read_back(self, state: RunState) -> None:
+        """Check that a new supervisor has read the state of the one that was killed."""
+        lost = self._lost_state
+        if lost is None or lost.revision != self._world.wish.revision:
+            # The change was not recorded, so the old state has other processes.
+            return
+        self._world.ledger.checked[RECORD] += 1
+        if state != lost:
+            raise Broken(RECORD, f"the record says {state}, not {lost}")

@@ -45,8 +45,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "start-before-delay",
         STARTS,
-        "        if draft.now < track.next_start:\n            draft.wake(track.next_start)\n            return False\n        if not _was",
-        "        if not _was",
+        "        if draft.now < track.next_start:\n            draft.wake(track.next_start)\n            return False\n        is_dis",
+        "        is_dis",
     ),
     Mutation(
         "start-while-running",

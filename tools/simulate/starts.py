@@ -33,6 +33,8 @@ def check_start(experiment: Experiment, past: Past, program: Program) -> tuple[s
     if past.settings.gang is not None:
         _check_gang_restart(experiment, past, program)
         return ONCE, STOPPED, RESTARTS, GANG
+    if previous.disrupted:
+        _check_order_after_disruption(experiment, past)
     _check_restart(past, previous, program)
     return ONCE, STOPPED, RESTARTS
 
@@ -55,6 +57,18 @@ def _check_order(experiment: Experiment, past: Past) -> None:
         obstacle = unmet(experiment, other, condition)
         if obstacle:
             raise Broken(ORDER, f"{past.settings.name} was started, but {obstacle}")
+
+
+def _check_order_after_disruption(experiment: Experiment, past: Past) -> None:
+    """Check that what was taken away with a process, and starts before it, runs again."""
+    for other in past.settings.starts_after:
+        awaited = experiment.pasts[other]
+        lost = awaited.latest
+        if lost is None or not lost.disrupted or not lost.exit_recorded:
+            continue
+        if awaited.may_restart(lost) and not awaited.is_stopped and not awaited.is_given_up:
+            message = f"{past.settings.name} was started before {other}, which was lost, too"
+            raise Broken(ORDER, message)
 
 
 def unmet(experiment: Experiment, name: str, condition: str) -> str:

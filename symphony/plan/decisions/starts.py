@@ -29,7 +29,7 @@ def record_obstacles(draft: Draft) -> None:
 
 def _record_obstacle(draft: Draft, name: str) -> None:
     track, process = draft.state.tracks[name], draft.wish.processes[name]
-    if draft.state.is_stopping_all or not (_waits_for_others(track) or _was_disrupted(track)):
+    if not _waits_for_others(track) or draft.state.is_stopping_all:
         return
     unit = None if process.gang is None else draft.decide_unit(process.gang)
     if unit is not None and (unit.action == FAIL_UNIT or not _starts_anew(track)):
@@ -41,7 +41,7 @@ def _record_obstacle(draft: Draft, name: str) -> None:
         code = ReasonCode.NEVER_STARTED
         record_final(draft, "never", name, reason=verdict.reason, reason_code=code)
     elif verdict.word == "wait":
-        if verdict.reason != track.reason and not _was_disrupted(track):
+        if verdict.reason != track.reason:
             draft.record("waiting", name, reason=verdict.reason)
     elif draft.seen(name).clearing and track.reason != WAITING_FOR_LEFTOVERS:
         code = ReasonCode.BACKING_OFF
@@ -102,11 +102,21 @@ def _starts_anew(track: Track) -> bool:
     return _waits_for_others(track) and track.first_started is None
 
 
-def _was_disrupted(track: Track) -> bool:
-    """Return whether a process is started again after a disruption, which can also have taken away
-    those that it starts after.
+def _waits_for_disrupted(draft: Draft, name: str) -> bool:
+    """Return whether a process that a disruption has taken away waits until others run again.
+
+    The disruption can have taken away those that it starts after, too. It does not wait for others,
+    and not for those that cannot start or are not ready in time, because it has run before.
     """
-    return track.state is State.PENDING and track.reason_code is ReasonCode.DISRUPTED
+    tracks = draft.state.tracks
+    for other, condition in draft.wish.processes[name].starts_after.items():
+        track = tracks[other]
+        if start_order.verdict({other: condition}, tracks).word != "wait" or track.stopped:
+            continue
+        is_starting = track.state is State.PENDING and track.next_start is not None
+        if is_starting or (track.state is State.RUNNING and condition == "ready"):
+            return True
+    return False
 
 
 def _can_start(draft: Draft, name: str, track: Track) -> bool:
@@ -117,8 +127,8 @@ def _can_start(draft: Draft, name: str, track: Track) -> bool:
         if draft.now < track.next_start:
             draft.wake(track.next_start)
             return False
-        if not _was_disrupted(track):
-            return True
+        is_disrupted = track.reason_code is ReasonCode.DISRUPTED
+        return not (is_disrupted and _waits_for_disrupted(draft, name))
     return _is_in_order(draft, name)
 
 

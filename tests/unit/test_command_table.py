@@ -99,3 +99,11 @@ def test_a_command_imports_no_other_command(words: list[str], module: str, tmp_p
         [sys.executable, "-c", IMPORTED, *words], text=True, cwd=tmp_path, timeout=60
     )
     assert json.loads(output.splitlines()[-1]) == [module]
+
+
+def test_the_help_of_all_commands_leaves_each_command_complete() -> None:
+    line = SymphonyParser(prog="symphony")
+    assert line.run(["--help"]) == 0
+    assert "--usage" in line.get_subparser("ps")._option_string_actions
+    status = line.find_subparser("status")
+    assert status is line.get_subparser("ps")

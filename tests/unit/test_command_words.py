@@ -126,7 +126,7 @@ def test_a_command_without_a_group_comes_last_in_the_help() -> None:
             """Calibrate the robot."""
 
     lab = Lab(prog="lab")
-    lab.run(["--version"])
+    lab.run(["--help"])
     groups = list(lab.subparsers.grouped().items())
     assert groups[0][0] == "define experiments"
     assert groups[-1] == ("other commands", ["calibrate"])

@@ -78,7 +78,7 @@ class CommandLine:
         self._takes_remainder: set[str] = set()
         # Maps a command that runs another command to the number of arguments before the latter.
         self._command_indices: dict[str, int] = {}
-        # The commands whose parsers have not been created.
+        # The commands whose parsers do not exist or have no arguments.
         self._pending = dict.fromkeys(self.table.titles)
         self.backend_info: BackendInfo | None = None
         self._options: tuple[Option, ...] = ()
@@ -251,11 +251,13 @@ class CommandLine:
                 f"the command {shown(name)} calls {shown(method)[1:-1]}(args), which "
                 f"{type(self).__name__} does not have{did_you_mean(method, others)}"
             )
-        return self._add_parser(
+        parser = self._declare(
             name, aliases, action, action.__doc__, remainder=remainder is not False
         )
+        _add_common_options(parser, argparse.SUPPRESS, show_backend=self._shows_backend)
+        return parser
 
-    def _add_parser(
+    def _declare(
         self,
         name: str,
         aliases: Sequence[str],
@@ -264,7 +266,7 @@ class CommandLine:
         *,
         remainder: bool,
     ) -> argparse.ArgumentParser:
-        """Add a parser for the command ``name``, which calls ``action`` with the parsed arguments.
+        """Add a parser without arguments for the command ``name``, which calls ``action``.
 
         ``doc`` is the help text.
         """
@@ -279,7 +281,6 @@ class CommandLine:
         if name in self.table.titles:
             self.subparsers.groups[name] = self.table.titles[name]
         parser.set_defaults(action=action, verb=name)
-        _add_common_options(parser, argparse.SUPPRESS, show_backend=self._shows_backend)
         if remainder:
             self._takes_remainder.add(name)
         return parser
@@ -332,22 +333,17 @@ class CommandLine:
 
     # --- the parsers of the commands ---
     # Creating the parsers of all commands takes longer than running most commands, so each
-    # parser is created only when it is needed.
+    # parser is created only when it is needed. The list of all commands needs no arguments.
 
-    def _add_from_table(self, name: str) -> None:
-        """Add the parser for a command of the table."""
+    def _declare_from_table(self, name: str) -> argparse.ArgumentParser:
         module = self.table.load(name)
         command = module.COMMAND
         # A subclass can replace the command.
         own = getattr(self, _action_name(name), None)
         action = own or (lambda args: module.run(args, self))
         doc = module.run.__doc__ if own is None else own.__doc__
-        self._refuse_taken([name, *command.aliases])
-        parser = self._add_parser(name, command.aliases, action, doc, remainder=command.remainder)
-        if command.command_index is not None:
-            self._command_indices[name] = command.command_index
-        module.add_arguments(parser)
-        command.add_options(parser)
+        self._refuse_taken(command.aliases)
+        return self._declare(name, command.aliases, action, doc, remainder=command.remainder)
 
     @property
     def changes_something(self) -> bool:
@@ -360,30 +356,43 @@ class CommandLine:
         return verb not in self.table.titles or self.table.load(verb).COMMAND.changes
 
     def _create_parser(self, name: str) -> None:
-        if name in self._pending:
-            del self._pending[name]
-            self._add_from_table(name)
-            # The options of the command come first, because they precede those of the backend.
-            self._add_options(self.subparsers.choices[name])
+        """Create the parser of a command with its arguments, unless it exists."""
+        if name not in self._pending:
+            return
+        del self._pending[name]
+        parser = self.subparsers.choices.get(name) or self._declare_from_table(name)
+        _add_common_options(parser, argparse.SUPPRESS, show_backend=self._shows_backend)
+        module = self.table.load(name)
+        if module.COMMAND.command_index is not None:
+            self._command_indices[name] = module.COMMAND.command_index
+        module.add_arguments(parser)
+        module.COMMAND.add_options(parser)
+        # The options of the command come first, because they precede those of the backend.
+        self._add_options(parser)
 
     def _create_parsers_for(self, words: Sequence[str]) -> None:
         """Create the parser for the command in ``words``, which options can precede.
 
-        If there is no such command, create all parsers, because the help and the suggestions need
-        them.
+        If there is no such command, declare all of them, because the help and the suggestions need
+        their names.
         """
         index = first_argument(self.master_parser, words)
         before = words if index is None else words[:index]
-        name = "" if index is None else words[index]
-        if not _HELP_OPTIONS.isdisjoint(before):
-            name = ""
+        help_options = [word for word in before if word in _HELP_OPTIONS]
+        if help_options[:1] == ["--version"]:
+            return
+        name = "" if index is None or help_options else words[index]
         if name and name not in self._pending and name not in self.subparsers.choices:
             name = self.table.find_alias(name) or name
-        if name in self._pending or name in self.subparsers.choices:
+        declared = self.subparsers.choices.get(name)
+        if declared is not None:
+            name = declared.get_default("verb")
+        if declared is not None or name in self._pending:
             self._create_parser(name)
             return
-        for command in list(self._pending):
-            self._create_parser(command)
+        for command in self._pending:
+            if command not in self.subparsers.choices:
+                self._declare_from_table(command)
 
     def _load_backend_options(self, words: Sequence[str], *, for_help: bool = False) -> None:
         """Add the backend's options to all parsers.
@@ -415,8 +424,10 @@ class CommandLine:
             return
         self.backend_info = info
         self._options = info.options
-        for parser in (self.master_parser, *dict.fromkeys(self.subparsers.choices.values())):
-            self._add_options(parser)
+        self._add_options(self.master_parser)
+        for parser in dict.fromkeys(self.subparsers.choices.values()):
+            if parser.get_default("verb") not in self._pending:
+                self._add_options(parser)
 
     def _add_options(self, parser: argparse.ArgumentParser) -> None:
         backend = self.backend_info.name if self.backend_info else ""

@@ -144,7 +144,7 @@ def test_an_address_book_contains_only_endpoints() -> None:
         ),
         (
             lambda e: e.get_process("p").settings.volumes.append({"nfz": {}}),
-            "process 'p': element 0 of volumes has the unknown key 'nfz'; did you mean 'nfs'?",
+            "process 'p': a volume has the unknown key 'nfz'; did you mean 'nfs'?",
         ),
         (
             lambda e: e.get_process("p").settings.volumes.append({"nfs": {}}),

@@ -10,26 +10,14 @@ from symphony.model.settings import validators
 from symphony.model.settings.own_settings import OwnSettings, check_unchanged
 from symphony.model.settings.setting_types import (
     CONDITIONS,
-    JOB_FIELDS,
-    LIMIT_FIELDS,
-    READY_FIELDS,
     RESTART_FIELDS,
     RESTARTING_POLICIES,
     SHARED_MEMORY,
-    TOLERATION_FIELDS,
-    TOPOLOGY_SPREAD_FIELDS,
-    VOLUME_KINDS,
     one_ready_test,
 )
 from symphony.model.settings.signatures import SettingMethods
 from symphony.model.settings.table import POD, SETTINGS, Settings
 from symphony.model.settings.value_types import (
-    ENV,
-    ENV_FILES,
-    FILES,
-    LABELS,
-    SERVICE_NAMES,
-    parse_fields,
     parse_policy,
     read_policy,
 )
@@ -134,44 +122,6 @@ class Component(SettingMethods):
             self.replicates(list(ports))
         return self
 
-    def encrypts(self, services: ServiceSpec) -> Self:
-        """Encrypt services that the process binds.
-
-        ``services`` is a name or a list of names.
-
-        Every launch creates new keys. Only processes that bind or connect to an encrypted service
-        receive the keys. The classes in `symphony.addons.zmq` use these keys automatically. A
-        program that creates its own sockets must read the keys from its environment.
-        """
-        _add_new(self._settings.encrypted, SERVICE_NAMES.parse(services, "encrypts"))
-        return self
-
-    def replicates(self, services: ServiceSpec) -> Self:
-        """Declare services that several processes bind or expose.
-
-        ``services`` is a name or a list of names. Each of these processes has its own address, and
-        must declare the service as replicated. In the other processes, the variable
-        ``SYMPH_<SERVICE>_ADDRS`` contains all addresses, in declaration order.
-        """
-        _add_new(self._settings.replicated, SERVICE_NAMES.parse(services, "replicates"))
-        return self
-
-    def connects(self, services: ServiceSpec) -> Self:
-        """Declare services that the process connects to.
-
-        ``services`` is a name or a list of names.
-        """
-        _add_new(self._settings.connects, SERVICE_NAMES.parse(services, "connects"))
-        return self
-
-    def exposes(self, services: ServiceSpec) -> Self:
-        """Make services reachable from outside the experiment.
-
-        ``services`` has the same forms as in `binds`.
-        """
-        self._settings.exposes.update(validators.services(services, "exposes"))
-        return self
-
     # --- environment ---
 
     def set_env(self, key: str, value: object) -> Self:
@@ -180,34 +130,6 @@ class Component(SettingMethods):
         """
         name, content = validators.env_pair(key, value)
         self._settings.env[name] = content
-        return self
-
-    def set_envs(self, envs: Mapping[str, object]) -> Self:
-        """Set several environment variables, in the same way as `set_env`."""
-        self._settings.env.update(ENV.parse(envs, "env"))
-        return self
-
-    def add_env_file(self, path: validators.Paths) -> Self:
-        """Set the environment variables in a file, or in several files.
-
-        ``path`` is a path or a list of paths in the dotenv format that
-        `symphony.model.document.env_files` describes. A later file takes precedence, and so do the
-        variables that `set_env` sets. Relative paths are resolved against the experiment's
-        ``base_dir``. The files are read when the experiment is launched, rendered or checked.
-        """
-        _add_new(self._settings.env_file, ENV_FILES.parse(path, "env_file"))
-        return self
-
-    def configs(self, files: validators.Files) -> Self:
-        """Write text files for the process into the directory SYMPHONY_CONFIG_DIR.
-
-        ``files`` maps the names of the files to the paths of their templates. It can also be a path
-        or a list of paths, whose last parts are then the names. References to addresses in a
-        template, such as ``${redis.addr}``, are replaced for each process. Relative paths are
-        resolved against the experiment's ``base_dir``. The templates are read when the experiment
-        is launched, changed, rendered or checked.
-        """
-        self._settings.configs.update(FILES.parse(files, "configs"))
         return self
 
     def set_env_secret(self, key: str, secret: str) -> Self:
@@ -243,10 +165,11 @@ class Component(SettingMethods):
         if amounts is not None:
             _refuse_keywords("resource_request", [cpu, memory, mem, gpu])
             return self.configure(resource_request=amounts)
-        given = _resources(cpu=cpu, memory=memory, mem=mem)
+        given = {"cpu": cpu, "memory": memory, "mem": mem}
+        request = SETTINGS["resource_request"].parse(given, "resource_request")
         if gpu is not None:
             self.resource_limit(gpu=gpu)
-        self._settings.resource_request.update(given)
+        self._settings.resource_request.update(request)
         return self
 
     def resource_limit(
@@ -269,9 +192,8 @@ class Component(SettingMethods):
         if amounts is not None:
             _refuse_keywords("resource_limit", [cpu, memory, mem, gpu, gpu_resource])
             return self.configure(resource_limit=amounts)
-        given = _resources(cpu=cpu, memory=memory, mem=mem, gpu=gpu, gpu_resource=gpu_resource)
-        self._settings.resource_limit.update(given)
-        return self
+        given = {"cpu": cpu, "memory": memory, "mem": mem, "gpu": gpu, "gpu_resource": gpu_resource}
+        return self._set("resource_limit", given)
 
     # --- life cycle ---
 
@@ -305,9 +227,10 @@ class Component(SettingMethods):
         if max_restarts is not None:
             given["max_restarts"] = max_restarts
         given["backoff"] = backoff
-        self._settings.restart_policy = parse_policy(
+        parsed = parse_policy(
             RESTART_FIELDS, given, "restart_policy", restarting=RESTARTING_POLICIES
         )
+        self._settings.replace("restart_policy", parsed)
         return self
 
     def job(
@@ -330,8 +253,7 @@ class Component(SettingMethods):
             _refuse_keywords("job", [backoff_limit, active_deadline, ttl])
             return self.configure(job=settings)
         given = {"backoff_limit": backoff_limit, "active_deadline": active_deadline, "ttl": ttl}
-        self._settings.job = parse_fields(JOB_FIELDS, given)
-        return self
+        return self._set("job", given)
 
     def ready(
         self,
@@ -361,10 +283,7 @@ class Component(SettingMethods):
             return self.configure(ready=test)
         given = {"tcp": tcp, "http": http, "command": command, "log": log}
         one_ready_test(given)
-        ready = parse_fields(READY_FIELDS, given)
-        ready["timeout"] = READY_FIELDS["timeout"].parse(timeout)
-        self._settings.ready = ready
-        return self
+        return self._set("ready", {**given, "timeout": timeout})
 
     def starts_after(
         self,
@@ -381,10 +300,7 @@ class Component(SettingMethods):
             return self.configure(starts_after=process)
         checked = validators.one_of(condition, CONDITIONS, "the condition of starts_after")
         others = process if isinstance(process, (list, tuple)) else [process]
-        names = [
-            other.name if isinstance(other, Component) else check_name(other, "process")
-            for other in others
-        ]
+        names = [check_name(names_of(other), "process") for other in others]
         self._settings.starts_after.update(dict.fromkeys(names, checked))
         return self
 
@@ -500,7 +416,6 @@ class Component(SettingMethods):
         toleration_seconds: int | str | None = None,
     ) -> Self:
         """Allow the Pod to run on nodes that have a matching taint."""
-        self._refuse_pod_setting("add_toleration")
         given = {
             "key": key,
             "operator": operator,
@@ -508,24 +423,7 @@ class Component(SettingMethods):
             "effect": effect,
             "toleration_seconds": toleration_seconds,
         }
-        toleration = parse_fields(TOLERATION_FIELDS, given)
-        if key is None and operator != "Exists":
-            raise SpecError(
-                "a toleration without a key tolerates every taint; "
-                "set operator='Exists' to allow it"
-            )
-        if operator == "Exists" and value not in (None, ""):
-            raise SpecError(
-                "a toleration with operator='Exists' accepts every value; remove value, or set "
-                "operator='Equal'"
-            )
-        if toleration_seconds is not None and effect != "NoExecute":
-            raise SpecError(
-                "toleration_seconds has an effect only on taints that end running Pods; "
-                "set effect='NoExecute', or remove it"
-            )
-        _add_new(self._settings.tolerations, [toleration])
-        return self
+        return self._set("tolerations", [given])
 
     def add_topology_spread(
         self, *, key: str, max_skew: int | None = None, when_unsatisfiable: str | None = None
@@ -535,23 +433,14 @@ class Component(SettingMethods):
         ``key`` is the label of nodes whose values are the domains. ``max_skew`` is how many more
         Pods one domain can have than another. The default is 1.
         """
-        self._refuse_pod_setting("add_topology_spread")
         given = {"key": key, "max_skew": max_skew, "when_unsatisfiable": when_unsatisfiable}
-        constraint = parse_fields(TOPOLOGY_SPREAD_FIELDS, given)
-        _add_new(self._settings.topology_spread, [constraint])
-        return self
+        return self._set("topology_spread", [given])
 
     def add_label(self, key: str, value: object) -> Self:
         """Add a label to the Pod."""
         self._refuse_pod_setting("add_label")
         name, content = validators.label_pair(key, value)
         self._settings.labels[name] = content
-        return self
-
-    def add_labels(self, labels: Mapping[str, object]) -> Self:
-        """Add several labels to the Pod."""
-        self._refuse_pod_setting("add_labels")
-        self._settings.labels.update(LABELS.parse(labels, "labels"))
         return self
 
     # --- overrides ---
@@ -568,8 +457,7 @@ class Component(SettingMethods):
 
     @pod_yml.setter
     def pod_yml(self, value: Mapping[str, Any]) -> None:
-        self._refuse_pod_setting("pod_yml")
-        self._settings.pod_yml = validators.mapping(value, "pod_yml")
+        self._set("pod_yml", value)
 
     @property
     def container_yml(self) -> dict[str, Any]:
@@ -578,7 +466,7 @@ class Component(SettingMethods):
 
     @container_yml.setter
     def container_yml(self, value: Mapping[str, Any]) -> None:
-        self._settings.container_yml = validators.mapping(value, "container_yml")
+        self._set("container_yml", value)
 
     # --- internals ---
 
@@ -606,25 +494,25 @@ class Component(SettingMethods):
         return [name for name in self._settings.dump() if SETTINGS[name].level == POD]
 
     def _mount(self, kind: str, **given: Any) -> Self:
-        _, fields = VOLUME_KINDS[kind]
-        for name, field in fields.items():
-            if field.required and given[name] is None:
-                with error_path(name):
-                    raise SpecError(f"a volume of kind {kind} needs {name}")
-        details = {
-            name: value
-            for name, value in parse_fields(fields, given).items()
-            if value not in ("", False)
-        }
-        volume = {kind: details}
+        return self._set("volumes", [{kind: given}])
+
+    def _combine(self, name: str, parsed: Any) -> None:
+        if name != "volumes":
+            super()._combine(name, parsed)
+            return
+        for index, volume in enumerate(parsed):
+            if volume is not None:
+                with error_path(index):
+                    self._add_volume(volume)
+
+    def _add_volume(self, volume: dict[str, Any]) -> None:
         volumes = SETTINGS["volumes"].parse(self._settings.volumes, "volumes")
         if volume in volumes:
-            return self
+            return
         mount_path = mount_path_of(volume)
         if any(mount_path_of(other) == mount_path for other in volumes):
             raise SpecError(f"{self.kind} {self.name!r} mounts two volumes at {mount_path!r}")
         self._settings.volumes.append(volume)
-        return self
 
 
 def mount_path_of(volume: Mapping[str, Mapping[str, Any]]) -> str:
@@ -633,26 +521,13 @@ def mount_path_of(volume: Mapping[str, Mapping[str, Any]]) -> str:
     return str(details.get("mount_path", SHARED_MEMORY))
 
 
-def _resources(
-    *,
-    cpu: object,
-    memory: object,
-    mem: object,
-    gpu: object = None,
-    gpu_resource: object = None,
-) -> dict[str, Any]:
-    if memory is not None and mem is not None:
-        raise SpecError(
-            f"memory and mem are the same setting, but both are given: "
-            f"{shown(memory)} and {shown(mem)}"
-        )
-    given = {
-        "cpu": cpu,
-        "memory": memory if mem is None else mem,
-        "gpu": gpu,
-        "gpu_resource": gpu_resource,
-    }
-    return parse_fields(LIMIT_FIELDS, given)
+def names_of(value: object) -> object:
+    """Return ``value`` with each process and group replaced by its name, also in a list."""
+    if isinstance(value, Component):
+        return value.name
+    if isinstance(value, (list, tuple)):
+        return [names_of(item) for item in value]
+    return value
 
 
 def add_all(
@@ -705,8 +580,3 @@ def _refuse_keywords(setting: str, values: Iterable[object]) -> None:
     """Raise `SpecError` if a method that has received a mapping has received other values too."""
     if any(value is not None for value in values):
         raise SpecError(f"{setting} has a mapping and other arguments; put all in the mapping")
-
-
-def _add_new(existing: list[Any], items: Iterable[Any]) -> None:
-    """Append the items that ``existing`` does not contain yet."""
-    existing.extend(item for item in items if item not in existing)

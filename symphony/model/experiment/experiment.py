@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.errors import NotFound, SpecError, shown
 from symphony.model.document_path import RANKS, REPLICAS
-from symphony.model.experiment.component import add_all, attribute_parsers, check_in_place
+from symphony.model.experiment.component import add_all, attribute_parsers, check_in_place, names_of
 from symphony.model.experiment.group import ProcessGroup
 from symphony.model.experiment.images import DOCKERFILE, ImageBuild, image_build
 from symphony.model.experiment.process import Process
@@ -33,17 +33,8 @@ def _parse_ends_with(value: object) -> list[str]:
     """Return the names of processes and groups, which can be given as names or as objects."""
     if value is None:
         return []
-    names: list[str] = EXPERIMENT_OPTIONS["ends_with"].parse(_names_of(value))
+    names: list[str] = EXPERIMENT_OPTIONS["ends_with"].parse(names_of(value))
     return names
-
-
-def _names_of(value: object) -> object:
-    """Return ``value`` with each process and group replaced by its name."""
-    if isinstance(value, (Process, ProcessGroup)):
-        return value.name
-    if isinstance(value, (list, tuple)):
-        return [_names_of(item) for item in value]
-    return value
 
 
 class Experiment(CheckedAttributes):

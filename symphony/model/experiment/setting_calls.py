@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from symphony.errors import SpecError, shown
 from symphony.model.error_collector import ErrorCollector
 from symphony.model.settings import validators
-from symphony.model.settings.setting_types import VOLUME_KINDS
-from symphony.model.settings.table import SETTINGS, FileForm, Setting
+from symphony.model.settings.table import SETTINGS
 from symphony.model.settings.value_types import Field
 
 if TYPE_CHECKING:
@@ -22,6 +20,8 @@ def set_settings(component: Component, values: Mapping[str, Any]) -> None:
     Raises `SpecError` for an unknown key, with the suggestion that a file with this key would get,
     and for an invalid value.
     """
+    from symphony.model.experiment.component import names_of
+
     errors = ErrorCollector()
     calls = SettingCalls(errors)
     known = (*component.option_names, *SETTINGS)
@@ -34,6 +34,8 @@ def set_settings(component: Component, values: Mapping[str, Any]) -> None:
 
     subject = f"{component.kind} {component.name!r}"
     given = calls.known_keys(values, known, subject, hint)
+    if "starts_after" in given:
+        given["starts_after"] = names_of(given["starts_after"])
     calls.apply(component, {key: value for key, value in given.items() if value is not None})
     for error in errors.errors:
         raise error
@@ -80,87 +82,4 @@ class SettingCalls:
         """Set the given settings of a component, except those with invalid values."""
         for key, value in values.items():
             with self._errors.at(key):
-                self._apply(component, SETTINGS[key], value)
-
-    def _apply(self, component: Component, setting: Setting, value: Any) -> None:
-        form = setting.form
-        if form is FileForm.ATTRIBUTE:
-            setattr(component, setting.method, value)
-        elif form is FileForm.VOLUMES:
-            self._mount_volumes(component, value)
-        elif form is FileForm.LIST_OF_KEYWORDS:
-            method = getattr(component, setting.method)
-            for index, item in enumerate(_items(value, setting.name)):
-                with self._errors.at(index):
-                    self._call_with_keywords(method, setting.fields, item, setting.name)
-        else:
-            self._call(getattr(component, setting.method), setting, value)
-
-    def _call(self, method: Callable[..., Any], setting: Setting, value: Any) -> None:
-        form = setting.form
-        is_mapping = isinstance(value, Mapping)
-        is_word = form is FileForm.KEYWORDS_OR_WORD and not is_mapping
-        if form is FileForm.VALUE or is_word:
-            method(value)
-        elif form in (FileForm.KEYWORDS, FileForm.KEYWORDS_OR_WORD):
-            self._call_with_keywords(method, setting.fields, value, setting.name)
-        elif form is FileForm.KEYWORDS_OR_FLAG:
-            if value is not False:
-                keywords = {} if value is True else value
-                self._call_with_keywords(method, setting.fields, keywords, setting.name)
-        elif form is FileForm.PAIRS or is_mapping:
-            self._call_with_pairs(method, value, setting.name)
-        else:
-            method(value)
-
-    def _call_with_pairs(self, method: Callable[..., Any], value: Any, subject: str) -> None:
-        for key, item in validators.mapping(value, subject).items():
-            with self._errors.at(key):
-                method(key, item)
-
-    def _call_with_keywords(
-        self, method: Callable[..., Any], fields: Mapping[str, Field], value: Any, subject: str
-    ) -> None:
-        """Call a method with the items of a mapping as keyword arguments, if all the items are
-        valid.
-        """
-        given = validators.mapping(value, subject)
-        known = self.known_keys(given, fields, subject)
-        missing = [
-            name for name, field in fields.items() if field.required and given.get(name) is None
-        ]
-        for name in missing:
-            self._errors.add(SpecError(f"{subject} needs {name}", path=()))
-        valid = self.valid_options(
-            fields, {name: item for name, item in known.items() if name not in missing}
-        )
-        if not missing and len(valid) == len(known):
-            method(**valid)
-
-    def _mount_volumes(self, component: Component, value: Any) -> None:
-        for index, volume in enumerate(_items(value, "volumes")):
-            with self._errors.at(index):
-                if not isinstance(volume, Mapping) or len(volume) != 1:
-                    from symphony.model.document.foreign_keys import volume_hint
-
-                    raise SpecError(
-                        "a volume must have one kind with its settings, such as nfs: {...}, "
-                        f"not {shown(volume)}{volume_hint(volume)}"
-                    )
-                kinds = validators.mapping(volume, "a volume")
-                ((kind, details),) = kinds.items()
-                validators.refuse_unknown([kind], VOLUME_KINDS, "a volume")
-                _, fields = VOLUME_KINDS[kind]
-                with self._errors.at(kind):
-                    self._call_with_keywords(
-                        getattr(component, f"mount_{kind}"),
-                        fields,
-                        {} if details is None else details,
-                        f"a volume of kind {kind}",
-                    )
-
-
-def _items(value: Any, subject: str) -> Sequence[Any]:
-    if not isinstance(value, (list, tuple)):
-        raise SpecError(f"{subject} must be a list, not {shown(value)}")
-    return value
+                component._set(key, value, self._errors)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-_SCALAR_TYPES = frozenset({str, int, float, bool, type(None)})
+SCALAR_TYPES = frozenset({str, int, float, bool, type(None)})
 
 
 def copied(value: Any) -> Any:
     """Return a deep copy. Most values are scalars, or contain only scalars, and are copied fast."""
     kind = type(value)
-    if kind in _SCALAR_TYPES:
+    if kind in SCALAR_TYPES:
         return value
-    if kind is list and _SCALAR_TYPES.issuperset(map(type, value)):
+    if kind is list and SCALAR_TYPES.issuperset(map(type, value)):
         return value.copy()
-    if kind is dict and _SCALAR_TYPES.issuperset(map(type, value.values())):
+    if kind is dict and SCALAR_TYPES.issuperset(map(type, value.values())):
         return value.copy()
     return copy.deepcopy(value)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SpecError, error_path, shown
+from symphony.model.settings.merging import SCALAR_TYPES
 from symphony.model.settings.table import SETTINGS, UNSET, Settings
 from symphony.support.names import did_you_mean
 
@@ -39,8 +40,8 @@ class OwnSettings(Settings):
         in its normalized form.
         """
         for name, value in vars(self).items():
-            # Most values are None, which is compared faster here.
-            if value is not UNSET[name] and not _is_unset(name, value):
+            # The value None and other scalars have been parsed, and cannot change in place.
+            if type(value) not in SCALAR_TYPES and not _is_unset(name, value):
                 check_unchanged(SETTINGS[name].parse(value, name), value, name)
 
 

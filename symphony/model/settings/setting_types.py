@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from symphony.errors import SpecError, error_path, shown
+from symphony.errors import SpecError, shown
+from symphony.model.error_collector import ErrorCollector
 from symphony.model.settings import validators
 from symphony.model.settings.value_types import (
     ABSOLUTE_PATH,
@@ -33,18 +34,21 @@ from symphony.model.settings.value_types import (
     field_table,
     has_key,
     list_of,
+    list_of_records,
     mapping_of,
     not_both,
     object_schema,
     or_null,
     or_reference,
     pairs,
-    parse_list,
-    parse_record,
     policy_fields,
-    policy_type,
+    policy_schema,
     policy_word,
+    read_pairs,
+    read_policy_parts,
+    read_record,
     whole_match,
+    with_parts,
 )
 from symphony.support.names import check_name
 
@@ -134,6 +138,8 @@ READY_FIELDS = field_table(
         nullable=False,
     ),
 )
+# The default time within which a process must become ready.
+READY_SECONDS = 60
 READY_TESTS = tuple(name for name in READY_FIELDS if name != "timeout")
 
 _USE_NEVER = "use never"
@@ -396,32 +402,93 @@ def one_ready_test(given: Mapping[str, Any]) -> None:
         raise SpecError(f"ready takes exactly one of {', '.join(READY_TESTS)}, not {len(tests)}")
 
 
-def _record(fields: dict[str, Field]) -> Callable[[Any, str], dict[str, Any]]:
-    def parse(value: object, subject: str) -> dict[str, Any]:
-        return parse_record(fields, value, subject)
-
-    return parse
-
-
-def _ready(value: object, subject: str) -> dict[str, Any]:
-    result = parse_record(READY_FIELDS, value, subject)
-    one_ready_test(result)
-    return result
+def _ready(value: object, subject: str, errors: ErrorCollector) -> dict[str, Any] | None:
+    test = read_record(READY_FIELDS, value, subject, errors)
+    if test is None:
+        return None
+    one_ready_test(test)
+    return {**test, "timeout": test.get("timeout", READY_SECONDS)}
 
 
-def _volume(value: object, subject: str) -> dict[str, Any]:
-    kinds = validators.mapping(value, subject)
-    validators.refuse_unknown(kinds, VOLUME_KINDS, subject)
-    if len(kinds) != 1:
-        raise SpecError(f"{subject} must have one kind, such as nfs: {{...}}, not {shown(value)}")
-    ((kind, details),) = kinds.items()
+def _job(value: object, subject: str, errors: ErrorCollector) -> dict[str, Any] | None:
+    """Return the limits of a Job, or None for the value false."""
+    if value is False:
+        return None
+    return read_record(JOB_FIELDS, {} if value is True else value, subject, errors)
+
+
+def _resources_type(fields: dict[str, Field]) -> ValueType:
+    def read(value: object, subject: str, errors: ErrorCollector) -> dict[str, Any] | None:
+        given = validators.mapping(value, subject)
+        _refuse_two_memories(given)
+        amounts = read_record(fields, given, subject, errors)
+        if amounts is not None and "mem" in amounts:
+            amounts["memory"] = amounts.pop("mem")
+        return amounts
+
+    return with_parts({**object_schema(fields), **_ONE_MEMORY}, read)
+
+
+def _refuse_two_memories(amounts: Mapping[str, Any]) -> None:
+    memory, mem = amounts.get("memory"), amounts.get("mem")
+    if memory is not None and mem is not None:
+        raise SpecError(
+            f"memory and mem are the same setting, but both are given: "
+            f"{shown(memory)} and {shown(mem)}"
+        )
+
+
+def _volume(value: object, _: str, errors: ErrorCollector) -> dict[str, Any] | None:
+    if not isinstance(value, Mapping) or len(value) != 1:
+        from symphony.model.document.foreign_keys import volume_hint
+
+        raise SpecError(
+            "a volume must have one kind with its settings, such as nfs: {...}, "
+            f"not {shown(value)}{volume_hint(value)}"
+        )
+    ((kind, given),) = validators.mapping(value, "a volume").items()
+    validators.refuse_unknown([kind], VOLUME_KINDS, "a volume")
     _, fields = VOLUME_KINDS[kind]
-    with error_path(kind):
-        return {kind: parse_record(fields, details, f"a volume of kind {kind}")}
+    details: dict[str, Any] | None = None
+    with errors.at(kind):
+        subject = f"a volume of kind {kind}"
+        details = read_record(fields, {} if given is None else given, subject, errors)
+    return None if details is None else {kind: _without_defaults(details)}
 
 
-def _volumes(value: object, subject: str) -> list[dict[str, Any]]:
-    return parse_list(_volume, value, subject)
+def _without_defaults(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the details of a volume that differ from the defaults, which are empty or false."""
+    return {name: value for name, value in details.items() if value not in ("", False)}
+
+
+def _toleration(value: object, subject: str, errors: ErrorCollector) -> dict[str, Any] | None:
+    toleration = read_record(TOLERATION_FIELDS, value, subject, errors)
+    if toleration is not None:
+        _check_toleration(toleration)
+    return toleration
+
+
+def _check_toleration(toleration: Mapping[str, Any]) -> None:
+    """Raise `SpecError` if the keys of a toleration contradict one another."""
+    accepts_every_value = toleration.get("operator") == "Exists"
+    if "key" not in toleration and not accepts_every_value:
+        raise SpecError(
+            "a toleration without a key tolerates every taint; set operator='Exists' to allow it"
+        )
+    if accepts_every_value and toleration.get("value"):
+        raise SpecError(
+            "a toleration with operator='Exists' accepts every value; remove value, or set "
+            "operator='Equal'"
+        )
+    if "toleration_seconds" in toleration and toleration.get("effect") != "NoExecute":
+        raise SpecError(
+            "toleration_seconds has an effect only on taints that end running Pods; "
+            "set effect='NoExecute', or remove it"
+        )
+
+
+def _topology_spread(value: object, subject: str, errors: ErrorCollector) -> dict[str, Any] | None:
+    return read_record(TOPOLOGY_SPREAD_FIELDS, value, subject, errors)
 
 
 def _unit(value: object, _: str) -> str:
@@ -446,14 +513,6 @@ def _scheduling_seconds(value: Any, subject: str) -> float | None:
     return DURATION.parse(value, subject)  # type: ignore[no-any-return]
 
 
-def _topology_spreads(value: object, subject: str) -> list[dict[str, Any]]:
-    return parse_list(_record(TOPOLOGY_SPREAD_FIELDS), value, subject)
-
-
-def _tolerations(value: object, subject: str) -> list[dict[str, Any]]:
-    return parse_list(_record(TOLERATION_FIELDS), value, subject)
-
-
 def _condition_pair(name: object, condition: object) -> tuple[str, str]:
     condition = validators.one_of(condition, CONDITIONS, "the condition of starts_after")
     return check_name(name, "process"), condition
@@ -464,38 +523,47 @@ def _env_secret_pair(key: object, secret: object) -> tuple[str, str]:
     return name, validators.nonempty_text(secret, f"the secret of variable {name!r}")
 
 
-READY = ValueType(
+def _start_conditions(value: Any, subject: str, errors: ErrorCollector) -> dict[str, str]:
+    if isinstance(value, Mapping):
+        return read_pairs(_condition_pair, value, subject, errors)
+    processes = value if isinstance(value, (list, tuple)) else [value]
+    names = [check_name(process, "process") for process in processes]
+    return dict.fromkeys(names, "ready")
+
+
+READY = with_parts(
     {**object_schema(READY_FIELDS), "oneOf": [has_key(test) for test in READY_TESTS]}, _ready
 )
 _TOLERATION_SCHEMA: Schema = {
     **object_schema(TOLERATION_FIELDS),
     **any_of(has_key("key"), _HAS_EXISTS_OPERATOR),
 }
-ENV_SECRETS = ValueType(
+ENV_SECRETS = pairs(
     mapping_of(
         {"pattern": or_reference(whole_match(validators.ENV_NAME_PATTERN))}, NONEMPTY_TEXT.schema
     ),
-    pairs(_env_secret_pair),
+    _env_secret_pair,
 )
-START_CONDITIONS = ValueType(
+START_CONDITIONS = with_parts(
     any_of(NAME.schema, list_of(NAME.schema), mapping_of(NAME.schema, choice(CONDITIONS).schema)),
-    pairs(_condition_pair),
+    _start_conditions,
 )
 UNIT = ValueType(NAME.schema, _unit)
 RANKS_OF_POD = ValueType(WHOLE_NUMBER.schema, _ranks_of_pod)
 TOPOLOGY = ValueType(any_of(FLAG.schema, TEXT.schema), _topology)
 SCHEDULING_TIME = ValueType(any_of(FLAG.schema, DURATION.schema), _scheduling_seconds)
-JOB = ValueType(any_of(FLAG.schema, object_schema(JOB_FIELDS)), _record(JOB_FIELDS))
+JOB = with_parts(any_of(FLAG.schema, object_schema(JOB_FIELDS)), _job)
 OBJECT_NAME = ValueType(
     {"type": "string", "pattern": or_reference(whole_match(validators.OBJECT_NAME_PATTERN))},
     validators.object_name,
 )
 OBJECT = ValueType({"type": "object"}, validators.plain_mapping)
-RESOURCE_REQUEST = ValueType(
-    {**object_schema(RESOURCE_FIELDS), **_ONE_MEMORY}, _record(RESOURCE_FIELDS)
+RESOURCE_REQUEST = _resources_type(RESOURCE_FIELDS)
+RESOURCE_LIMIT = _resources_type(LIMIT_FIELDS)
+RESTART_POLICY = with_parts(
+    policy_schema(RESTART_FIELDS, RESTARTING_POLICIES),
+    read_policy_parts(RESTART_FIELDS, RESTARTING_POLICIES),
 )
-RESOURCE_LIMIT = ValueType({**object_schema(LIMIT_FIELDS), **_ONE_MEMORY}, _record(LIMIT_FIELDS))
-RESTART_POLICY = policy_type(RESTART_FIELDS, RESTART_POLICIES, restarting=RESTARTING_POLICIES)
-VOLUMES = ValueType(list_of(_volume_schema()), _volumes)
-TOLERATIONS = ValueType(list_of(_TOLERATION_SCHEMA), _tolerations)
-TOPOLOGY_SPREAD = ValueType(list_of(object_schema(TOPOLOGY_SPREAD_FIELDS)), _topology_spreads)
+VOLUMES = list_of_records(_volume_schema(), _volume)
+TOLERATIONS = list_of_records(_TOLERATION_SCHEMA, _toleration)
+TOPOLOGY_SPREAD = list_of_records(object_schema(TOPOLOGY_SPREAD_FIELDS), _topology_spread)

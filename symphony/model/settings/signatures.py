@@ -66,6 +66,31 @@ class SettingOptions(TypedDict, total=False):
 class SettingMethods(SettingOwner):
     """The methods that only set the value of one setting."""
 
+    def set_envs(self, envs: Mapping[str, object]) -> Self:
+        """Set several environment variables, in the same way as `set_env`."""
+        return self._set("env", envs)
+
+    def add_env_file(self, path: validators.Paths) -> Self:
+        """Set the environment variables in a file, or in several files.
+
+        ``path`` is a path or a list of paths in the dotenv format that
+        `symphony.model.document.env_files` describes. A later file takes precedence, and so do the
+        variables that `set_env` sets. Relative paths are resolved against the experiment's
+        ``base_dir``. The files are read when the experiment is launched, rendered or checked.
+        """
+        return self._set("env_file", path)
+
+    def configs(self, files: validators.Files) -> Self:
+        """Write text files for the process into the directory SYMPHONY_CONFIG_DIR.
+
+        ``files`` maps the names of the files to the paths of their templates. It can also be a path
+        or a list of paths, whose last parts are then the names. References to addresses in a
+        template, such as ``${redis.addr}``, are replaced for each process. Relative paths are
+        resolved against the experiment's ``base_dir``. The templates are read when the experiment
+        is launched, changed, rendered or checked.
+        """
+        return self._set("configs", files)
+
     def code(self, source: validators.Code) -> Self:
         """Set the code of the process, of which a launch takes a snapshot.
 
@@ -76,6 +101,40 @@ class SettingMethods(SettingOwner):
         process does not have the code of its group or experiment.
         """
         return self._set("code", source)
+
+    def connects(self, services: validators.ServiceSpec) -> Self:
+        """Declare services that the process connects to.
+
+        ``services`` is a name or a list of names.
+        """
+        return self._set("connects", services)
+
+    def exposes(self, services: validators.ServiceSpec) -> Self:
+        """Make services reachable from outside the experiment.
+
+        ``services`` has the same forms as in `binds`.
+        """
+        return self._set("exposes", services)
+
+    def encrypts(self, services: validators.ServiceSpec) -> Self:
+        """Encrypt services that the process binds.
+
+        ``services`` is a name or a list of names.
+
+        Every launch creates new keys. Only processes that bind or connect to an encrypted service
+        receive the keys. The classes in `symphony.addons.zmq` use these keys automatically. A
+        program that creates its own sockets must read the keys from its environment.
+        """
+        return self._set("encrypted", services)
+
+    def replicates(self, services: validators.ServiceSpec) -> Self:
+        """Declare services that several processes bind or expose.
+
+        ``services`` is a name or a list of names. Each of these processes has its own address, and
+        must declare the service as replicated. In the other processes, the variable
+        ``SYMPH_<SERVICE>_ADDRS`` contains all addresses, in declaration order.
+        """
+        return self._set("replicated", services)
 
     def rank_of(self, unit: str) -> Self:
         """Make the process a rank of a unit, such as one rank of a distributed training.
@@ -168,3 +227,7 @@ class SettingMethods(SettingOwner):
         The cluster must have the JobSet controller (``jobset.x-k8s.io``).
         """
         return self._set("jobset", enabled)
+
+    def add_labels(self, labels: Mapping[str, object]) -> Self:
+        """Add several labels to the Pod."""
+        return self._set("labels", labels)

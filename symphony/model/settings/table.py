@@ -11,7 +11,6 @@ settings for type checkers, editors and readers.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -57,6 +56,7 @@ from symphony.model.settings.value_types import (
     STOP_SIGNAL,
     WHOLE_SECONDS,
     Field,
+    PartsReader,
     Schema,
     ValueType,
     described,
@@ -77,30 +77,19 @@ ONLY_KUBE: HonouredBy = {KUBE: ()}
 EVERYWHERE: HonouredBy = {SUPERVISED: (), KUBE: ()}
 
 
-class FileForm(enum.Enum):
-    """The rule for converting a setting's value in a file to calls of the setting's method."""
-
-    VALUE = "one call with the value"
-    PAIRS = "one call with each key and value of a mapping"
-    KEYWORDS = "one call with the mapping as keywords"
-    KEYWORDS_OR_WORD = "as KEYWORDS; a word is the value of the first keyword"
-    KEYWORDS_OR_FLAG = "as KEYWORDS; true is an empty mapping, and false is no call"
-    LIST_OF_KEYWORDS = "one call for each mapping of a list"
-    VOLUMES = "one call of mount_<kind> for each volume of a list"
-    CONDITIONS = "one call for each name of a list, or as PAIRS"
-    ATTRIBUTE = "an assignment to the attribute"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """The declaration of a setting.
 
     * ``schema`` is the JSON Schema of the value in a file.
-    * ``parse`` takes the value in the form that `Settings` contains, and its name for error
-      messages; it returns the value in its normalized form, or raises `SpecError`.
+    * ``parse`` takes the value, and its name for error messages; it returns the value in the form
+      that `Settings` contains, or raises `SpecError`. For ``read``, see `ValueType`.
+    * ``replaced`` is true if a further value replaces the earlier value. Otherwise, mappings are
+      updated and lists are extended.
     * ``fields`` contains the keys of the value if the value is a mapping with fixed keys.
     * ``accepts`` is the annotation of the value as a keyword argument.
     * ``method`` is the name of the `Component` method or attribute that sets the value.
+    * ``subject`` is the name of the value in error messages.
     * ``argument`` is the name of the method's argument if the method only sets the value. The
       method is then generated, and ``default`` is the default of the argument, if it has one.
     * ``text`` is the docstring of the generated method.
@@ -113,8 +102,10 @@ class Setting:
     description: str
     schema: Schema
     parse: Callable[[Any, str], Any]
+    read: PartsReader | None
+    replaced: bool
     method: str
-    form: FileForm
+    subject: str
     fields: dict[str, Field]
     reports_parts: bool
     accepts: str
@@ -128,9 +119,9 @@ class Setting:
         """Return the names under which a backend lists the value as supported or ignored."""
         if not self.reports_parts:
             return [self.name]
-        if self.form is FileForm.VOLUMES:
-            parts = [next(iter(volume)) for volume in value]
-        elif self.form is FileForm.KEYWORDS_OR_WORD and isinstance(value, str):
+        if isinstance(value, list):
+            parts = [next(iter(item)) for item in value]
+        elif isinstance(value, str):
             parts = [next(iter(self.fields))]
         else:
             parts = list(value)
@@ -152,7 +143,8 @@ def _setting(
     argument: str | None = None,
     default: bool | None = None,
     text: str = "",
-    form: FileForm = FileForm.VALUE,
+    subject: str = "",
+    replaced: bool = False,
     unset: Callable[[], Any] | None = dict,
     fields: dict[str, Field] | None = None,
     reports_parts: bool = False,
@@ -160,15 +152,18 @@ def _setting(
     """Declare a setting as a field of `Settings`. ``unset`` creates the field's initial value,
     which is None if ``unset`` is None. For the other arguments, see `Setting`.
 
-    ``method`` is the setting's name by default, and ``text`` follows from the description.
+    ``method`` and ``subject`` are the setting's name by default, and ``text`` follows from the
+    description.
     """
     declaration = {
         "level": level,
         "description": description,
         "schema": described(description, value_type.schema),
         "parse": value_type.parse,
+        "read": value_type.read,
+        "replaced": replaced or unset is None,
         "method": method,
-        "form": form,
+        "subject": subject,
         "fields": fields or {},
         "reports_parts": reports_parts,
         "accepts": accepts,
@@ -193,6 +188,8 @@ class Settings:
         "addresses, take precedence.",
         ENV,
         method="set_envs",
+        argument="envs",
+        text="Set several environment variables, in the same way as `set_env`.",
         accepts="Mapping[str, object]",
         example="env: {SEED: 7, DEBUG: true}",
         honoured_by=EVERYWHERE,
@@ -203,6 +200,15 @@ class Settings:
         "variables in env take precedence.",
         ENV_FILES,
         method="add_env_file",
+        argument="path",
+        text="""
+        Set the environment variables in a file, or in several files.
+
+        ``path`` is a path or a list of paths in the dotenv format that
+        `symphony.model.document.env_files` describes. A later file takes precedence, and so do the
+        variables that `set_env` sets. Relative paths are resolved against the experiment's
+        ``base_dir``. The files are read when the experiment is launched, rendered or checked.
+        """,
         unset=list,
         accepts="validators.Paths",
         example="env_file: [common.env, train.env]     # later files take precedence",
@@ -215,6 +221,16 @@ class Settings:
         "and a line with ${service.*.addr} is repeated for each replica.",
         FILES,
         method="configs",
+        argument="files",
+        text="""
+        Write text files for the process into the directory SYMPHONY_CONFIG_DIR.
+
+        ``files`` maps the names of the files to the paths of their templates. It can also be a path
+        or a list of paths, whose last parts are then the names. References to addresses in a
+        template, such as ``${redis.addr}``, are replaced for each process. Relative paths are
+        resolved against the experiment's ``base_dir``. The templates are read when the experiment
+        is launched, changed, rendered or checked.
+        """,
         accepts="validators.Files",
         example="configs: {nginx.conf: nginx.conf.in}     # or a path, or a list of paths",
         honoured_by=EVERYWHERE,
@@ -246,7 +262,6 @@ class Settings:
         "{variable: secret name}.",
         ENV_SECRETS,
         method="set_env_secret",
-        form=FileForm.PAIRS,
         accepts="Mapping[str, str]",
         example="env_secrets: {API_TOKEN: token}     # token is a secret of the experiment",
         honoured_by=EVERYWHERE,
@@ -265,6 +280,12 @@ class Settings:
         "Services that the process connects to: a name or a list of names.",
         SERVICE_NAMES,
         method="connects",
+        argument="services",
+        text="""
+        Declare services that the process connects to.
+
+        ``services`` is a name or a list of names.
+        """,
         unset=list,
         accepts="validators.ServiceSpec",
         example="connects: [store]",
@@ -276,6 +297,12 @@ class Settings:
         "{name: port or null}.",
         SERVICES,
         method="exposes",
+        argument="services",
+        text="""
+        Make services reachable from outside the experiment.
+
+        ``services`` has the same forms as in `binds`.
+        """,
         accepts="validators.ServiceSpec",
         example="exposes: {tensorboard: 6006}          # or a name, or a list of names",
         honoured_by=EVERYWHERE,
@@ -286,6 +313,17 @@ class Settings:
         "encrypted service receive its encryption keys.",
         SERVICE_NAMES,
         method="encrypts",
+        argument="services",
+        subject="encrypts",
+        text="""
+        Encrypt services that the process binds.
+
+        ``services`` is a name or a list of names.
+
+        Every launch creates new keys. Only processes that bind or connect to an encrypted service
+        receive the keys. The classes in `symphony.addons.zmq` use these keys automatically. A
+        program that creates its own sockets must read the keys from its environment.
+        """,
         unset=list,
         accepts="validators.ServiceSpec",
         example="binds: private\nencrypted: private",
@@ -297,6 +335,15 @@ class Settings:
         "replicas bind are added automatically.",
         SERVICE_NAMES,
         method="replicates",
+        argument="services",
+        subject="replicates",
+        text="""
+        Declare services that several processes bind or expose.
+
+        ``services`` is a name or a list of names. Each of these processes has its own address, and
+        must declare the service as replicated. In the other processes, the variable
+        ``SYMPH_<SERVICE>_ADDRS`` contains all addresses, in declaration order.
+        """,
         unset=list,
         accepts="validators.ServiceSpec",
         example="binds: inference\nreplicated: inference",
@@ -335,7 +382,6 @@ class Settings:
         "The resources that must be available for the process to start.",
         RESOURCE_REQUEST,
         method="resource_request",
-        form=FileForm.KEYWORDS,
         fields=RESOURCE_FIELDS,
         reports_parts=True,
         accepts="Keywords",
@@ -347,7 +393,6 @@ class Settings:
         "The maximum amounts of resources that the process can use.",
         RESOURCE_LIMIT,
         method="resource_limit",
-        form=FileForm.KEYWORDS,
         fields=LIMIT_FIELDS,
         reports_parts=True,
         accepts="Keywords",
@@ -371,7 +416,6 @@ class Settings:
         "restarts, use on-failure:5 or {policy: ..., max_restarts: ..., backoff: ...}.",
         RESTART_POLICY,
         method="restart_policy",
-        form=FileForm.KEYWORDS_OR_WORD,
         fields=RESTART_FIELDS,
         unset=None,
         reports_parts=True,
@@ -432,7 +476,6 @@ class Settings:
         "The test that determines when the process is ready, and the timeout of the test.",
         READY,
         method="ready",
-        form=FileForm.KEYWORDS,
         fields=READY_FIELDS,
         unset=None,
         accepts="Keywords",
@@ -445,7 +488,6 @@ class Settings:
         "use {name: ready | started | succeeded}.",
         START_CONDITIONS,
         method="starts_after",
-        form=FileForm.CONDITIONS,
         accepts="str | Component | Sequence[str | Component] | Mapping[str, str]",
         example="starts_after: {server: ready, loader: succeeded}",
         honoured_by=EVERYWHERE,
@@ -484,7 +526,6 @@ class Settings:
         "Run the process to completion.",
         JOB,
         method="job",
-        form=FileForm.KEYWORDS_OR_FLAG,
         fields=JOB_FIELDS,
         unset=None,
         reports_parts=True,
@@ -497,7 +538,6 @@ class Settings:
         "The volumes to mount, as a list. The only key of each element is the kind of the volume.",
         VOLUMES,
         method="mount_",
-        form=FileForm.VOLUMES,
         unset=list,
         reports_parts=True,
         accepts="Sequence[Keywords]",
@@ -519,7 +559,6 @@ class Settings:
         "Labels that the node must have.",
         LABELS,
         method="node_selector",
-        form=FileForm.PAIRS,
         accepts="Mapping[str, object]",
         example="node_selector: {gpu-kind: a100}",
         honoured_by=ONLY_KUBE,
@@ -529,7 +568,6 @@ class Settings:
         "The node taints that the Pod tolerates.",
         TOLERATIONS,
         method="add_toleration",
-        form=FileForm.LIST_OF_KEYWORDS,
         fields=TOLERATION_FIELDS,
         unset=list,
         accepts="Sequence[Keywords]",
@@ -580,7 +618,6 @@ class Settings:
         "How evenly the ranks of a unit, or the replicas of a process, are spread over the nodes.",
         TOPOLOGY_SPREAD,
         method="add_topology_spread",
-        form=FileForm.LIST_OF_KEYWORDS,
         fields=TOPOLOGY_SPREAD_FIELDS,
         unset=list,
         accepts="Sequence[Keywords]",
@@ -644,6 +681,8 @@ class Settings:
         "Labels that are added to the Pod.",
         LABELS,
         method="add_labels",
+        argument="labels",
+        text="Add several labels to the Pod.",
         accepts="Mapping[str, object]",
         example="labels: {team: vision}",
         honoured_by=ONLY_KUBE,
@@ -653,7 +692,7 @@ class Settings:
         "Fields that are merged into the rendered Pod and override its fields.",
         OBJECT,
         method="pod_yml",
-        form=FileForm.ATTRIBUTE,
+        replaced=True,
         accepts="Keywords",
         example="pod_yml: {spec: {runtimeClassName: nvidia}}",
         honoured_by=ONLY_KUBE,
@@ -663,7 +702,7 @@ class Settings:
         "Fields that are merged into the rendered container and override its fields.",
         OBJECT,
         method="container_yml",
-        form=FileForm.ATTRIBUTE,
+        replaced=True,
         accepts="Keywords",
         example="container_yml: {securityContext: {runAsUser: 1000}}",
         honoured_by=ONLY_KUBE,
@@ -711,7 +750,9 @@ class Settings:
 
 
 def _declared(name: str, declaration: Mapping[str, Any]) -> Setting:
-    return Setting(name=name, **{**declaration, "method": declaration["method"] or name})
+    method = declaration["method"] or name
+    subject = declaration["subject"] or name
+    return Setting(name=name, **{**declaration, "method": method, "subject": subject})
 
 
 SETTINGS: dict[str, Setting] = {

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from symphony.errors import SpecError, error_path, shown
+from symphony.errors import SpecError, shown
+from symphony.model.error_collector import ErrorCollector
 from symphony.model.settings import validators
 from symphony.model.settings.durations import (
     DURATION_PATTERN,
@@ -31,6 +32,8 @@ from symphony.support import names
 from symphony.support.signal_names import STOP_SIGNALS
 
 Schema = dict[str, Any]
+# A function that reads a value with parts; see `ValueType`.
+PartsReader = Callable[[Any, str, ErrorCollector], Any]
 
 NULL_SCHEMA: Schema = {"type": "null"}
 PARAMETER_REFERENCE = r"\$\{"
@@ -47,11 +50,15 @@ class ValueType:
     """The type of a value.
 
     ``parse`` takes a value and its name for error messages. It returns the value in its normalized
-    form, or raises `SpecError`.
+    form, or raises `SpecError`. ``read``, if it is not None, does the same for a value with parts,
+    but adds the errors in the parts to a collector, so that all of them are reported. It returns
+    the valid parts: in a list, None takes the place of each invalid element, and a mapping with
+    fixed keys of which one is invalid is None.
     """
 
     schema: Schema
     parse: Callable[[Any, str], Any]
+    read: PartsReader | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,17 +116,6 @@ def parse_record(fields: Mapping[str, Field], value: object, subject: str) -> di
         if field.required and given.get(name) is None:
             raise SpecError(f"{subject} needs {name}", path=(name,))
     return parse_fields(fields, given)
-
-
-def parse_list(parse: Callable[[Any, str], Any], value: object, subject: str) -> list[Any]:
-    """Return the elements of a list, each in the normalized form that ``parse`` returns."""
-    if not isinstance(value, list):
-        raise SpecError(f"{subject} must be a list, not {shown(value)}")
-    result = []
-    for index, item in enumerate(value):
-        with error_path(index):
-            result.append(parse(item, f"element {index} of {subject}"))
-    return result
 
 
 # --- building schemas ---
@@ -299,20 +295,87 @@ DEFINITIONS: dict[str, Schema] = {
 # --- checks ---
 
 
-def pairs(
-    parse_pair: Callable[[object, object], tuple[str, str]],
-) -> Callable[[object, str], dict[str, str]]:
-    """Return a function that validates each key and value of a mapping with ``parse_pair``."""
+def with_parts(schema: Schema, read: PartsReader) -> ValueType:
+    """Return the type of a value with parts. For ``read``, see `ValueType`."""
 
-    def parse(value: object, subject: str) -> dict[str, str]:
-        result: dict[str, str] = {}
-        for key, content in validators.mapping(value, subject).items():
-            with error_path(key):
-                name, text = parse_pair(key, content)
-                result[name] = text
+    def parse(value: object, subject: str) -> Any:
+        errors = ErrorCollector()
+        result = read(value, subject, errors)
+        for error in errors.errors:
+            raise error
         return result
 
-    return parse
+    return ValueType(schema, parse, read)
+
+
+def pairs(schema: Schema, parse_pair: Callable[[object, object], tuple[str, str]]) -> ValueType:
+    """Return the type of a mapping whose keys and values ``parse_pair`` validates."""
+
+    def read(value: object, subject: str, errors: ErrorCollector) -> dict[str, str]:
+        return read_pairs(parse_pair, value, subject, errors)
+
+    return with_parts(schema, read)
+
+
+def read_pairs(
+    parse_pair: Callable[[object, object], tuple[str, str]],
+    value: object,
+    subject: str,
+    errors: ErrorCollector,
+) -> dict[str, str]:
+    """Return the valid keys and values of a mapping, and add an error for each of the others."""
+    result: dict[str, str] = {}
+    for key, content in validators.mapping(value, subject).items():
+        with errors.at(key):
+            name, text = parse_pair(key, content)
+            result[name] = text
+    return result
+
+
+def read_record(
+    fields: Mapping[str, Field], value: object, subject: str, errors: ErrorCollector
+) -> dict[str, Any] | None:
+    """Return the values that are set in a mapping with fixed keys, in their normalized form.
+
+    Adds an error for each key that is unknown or missing, and for each value that is invalid. In
+    this case, the result is None.
+    """
+    given = validators.mapping(value, subject)
+    is_valid = True
+    for key in given:
+        if key not in fields:
+            errors.add(validators.unknown_key(key, fields, subject))
+            is_valid = False
+    result: dict[str, Any] = {}
+    for name, field in fields.items():
+        item = given.get(name)
+        if field.required and item is None:
+            errors.add(SpecError(f"{subject} needs {name}", path=()))
+            is_valid = False
+        elif item is not None or (name in given and not field.nullable):
+            try:
+                result[name] = field.parse(item)
+            except SpecError as exc:
+                errors.add(exc)
+                is_valid = False
+    return result if is_valid else None
+
+
+def list_of_records(item_schema: Schema, read_item: PartsReader) -> ValueType:
+    """Return the type of a list whose elements ``read_item`` reads."""
+
+    def read(value: object, subject: str, errors: ErrorCollector) -> list[dict[str, Any] | None]:
+        if not isinstance(value, (list, tuple)):
+            raise SpecError(f"{subject} must be a list, not {shown(value)}")
+        items: list[dict[str, Any] | None] = []
+        for index, item in enumerate(value):
+            found: dict[str, Any] | None = None
+            with errors.at(index):
+                found = read_item(item, subject, errors)
+            items.append(found)
+        return items
+
+    return with_parts(list_of(item_schema), read)
 
 
 def _http_test(value: object, _: str) -> list[str]:
@@ -398,11 +461,11 @@ RESOURCE_NAME = ValueType(
 QUANTITY = ValueType(definition("quantity"), quantity_text)
 MEMORY = ValueType(definition("quantity"), memory_text)
 LOG_SIZE = ValueType(definition("quantity"), log_size_text)
-ENV = ValueType(definition("env"), pairs(validators.env_pair))
+ENV = pairs(definition("env"), validators.env_pair)
 ENV_FILES = ValueType(
     any_of(definition("filled"), list_of(definition("filled"))), validators.env_files
 )
-LABELS = ValueType(definition("labels"), pairs(validators.label_pair))
+LABELS = pairs(definition("labels"), validators.label_pair)
 FILES = ValueType(definition("files"), validators.files)
 SERVICES = ValueType(definition("services"), validators.services)
 SERVICE_NAMES = ValueType(
@@ -593,3 +656,19 @@ def parse_policy(
             path=(limit,),
         )
     return parsed
+
+
+def read_policy_parts(fields: Mapping[str, Field], restarting: Iterable[str]) -> PartsReader:
+    """Return a function that reads a policy: a word, or a mapping with `policy_fields`."""
+    limited = tuple(restarting)
+
+    def read(value: Any, subject: str, errors: ErrorCollector) -> str | dict[str, Any] | None:
+        if isinstance(value, Mapping):
+            given = read_record(fields, value, subject, errors)
+        else:
+            given = read_policy(value, fields, subject, restarting=limited)
+        if given is None:
+            return None
+        return parse_policy(fields, given, subject, restarting=limited)
+
+    return read

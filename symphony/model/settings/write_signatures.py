@@ -70,7 +70,7 @@ def text() -> str:
 def _method(setting: Setting, argument: str) -> Iterator[str]:
     default = "" if setting.default is None else f" = {setting.default}"
     yield ""
-    yield f"    def {setting.name}(self, {argument}: {setting.accepts}{default}) -> Self:"
+    yield f"    def {setting.method}(self, {argument}: {setting.accepts}{default}) -> Self:"
     yield from _docstring(inspect.cleandoc(setting.text) or _sentence(setting.description))
     yield f'        return self._set("{setting.name}", {argument})'
 

@@ -26,25 +26,22 @@ from symphony.plan.encryption_keys import variable
 from symphony.supervised.processes.scratch import SCRATCH_VARIABLE
 from symphony.supervised.processes.spec import (
     AMD_GPU_VARIABLE,
-    DEFAULT_STOP_SIGNAL,
     GPU_VARIABLE,
+    LIVE_PASSED_SETTINGS,
+    PASSED_SETTINGS,
     ProcessSpec,
     with_devices,
 )
 from symphony.supervised.render import CODE_VARIABLE, CONFIG_VARIABLE
 
 # The settings that take effect without a restart: the supervisor uses them itself.
-LIVE_SETTINGS = frozenset(
-    {
-        "restart_policy",
-        "termination_grace_period",
-        "stop_signal",
-        "stop_command",
-        "signal_group",
-        "starts_after",
-        "log_limit",
-    }
-)
+LIVE_SETTINGS = LIVE_PASSED_SETTINGS | {
+    "restart_policy",
+    "termination_grace_period",
+    "stop_command",
+    "starts_after",
+    "log_limit",
+}
 _KEPT = ("run_id", "run_name", "launched")
 
 
@@ -97,9 +94,8 @@ def _process(spec: Mapping[str, Any], ports: Mapping[int, str]) -> ProcessSnapsh
             "ready": _ready(spec, ports),
             "restart_policy": spec.get("restart", "Never"),
             "termination_grace_period": spec["grace"],
-            "stop_signal": spec.get("stop_signal", DEFAULT_STOP_SIGNAL),
             "stop_command": list(spec.get("stop_command", ())),
-            "signal_group": spec.get("signal_group", False),
+            **{name: spec.get(name, default) for name, default in PASSED_SETTINGS.items()},
             "deadline": spec.get("deadline"),
             "gpu": spec["gpus"],
             "rank_of": spec.get("unit"),

@@ -35,7 +35,7 @@ from symphony.supervised.processes.scratch import SCRATCH_VARIABLE
 from symphony.supervised.processes.spec import (
     DEFAULT_GRACE_SECONDS,
     DEFAULT_LOG_LIMIT_BYTES,
-    DEFAULT_STOP_SIGNAL,
+    PASSED_SETTINGS,
     ProcessSpec,
 )
 from symphony.supervised.run.directory import CONFIG_DIRECTORY, SCRATCH_DIRECTORY
@@ -156,9 +156,8 @@ def _preview(spec: ProcessSpec, configs: Mapping[str, str]) -> dict[str, Any]:
         "ready": ready,
         "restart_policy": None if spec.restart == RestartPolicy() else spec.restart.value(),
         "termination_grace_period": None if has_default_grace else spec.grace,
-        "stop_signal": None if spec.stop_signal == DEFAULT_STOP_SIGNAL else spec.stop_signal,
+        **_changed_settings(spec),
         "stop_command": shlex.join(spec.stop_command),
-        "signal_group": spec.signal_group,
         "deadline": spec.deadline,
         "gpus": spec.gpus,
         "log_limit": None if has_default_log_limit else spec.log_limit,
@@ -170,6 +169,11 @@ def _preview(spec: ProcessSpec, configs: Mapping[str, str]) -> dict[str, Any]:
         "env": spec.env,
         **{key: value for key, value in optional.items() if value},
     }
+
+
+def _changed_settings(spec: ProcessSpec) -> dict[str, Any]:
+    values = {name: getattr(spec, name) for name in PASSED_SETTINGS}
+    return {name: value for name, value in values.items() if value != PASSED_SETTINGS[name]}
 
 
 def render(
@@ -276,9 +280,8 @@ def _process_spec(
         },
         env_secrets={**plan.env_secrets(process), **{key: key for key in process.keys}},
         grace=grace_seconds(process.pod),
-        stop_signal=process.settings.stop_signal or DEFAULT_STOP_SIGNAL,
         stop_command=tuple(command_argv(process.settings.stop_command or [], shell)),
-        signal_group=bool(process.settings.signal_group),
+        **_passed_settings(process.settings),
         restart=process.restart.of_job(process.pod.job),
         deadline=_deadline_seconds(process.pod),
         ready=_resolved_test(ready, plan, process, shell) or None,
@@ -294,6 +297,11 @@ def _process_spec(
         code=place.code,
         configs=digests(process.configs),
     )
+
+
+def _passed_settings(settings: Settings) -> dict[str, Any]:
+    given = {name: getattr(settings, name) for name in PASSED_SETTINGS}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _directory_variables(process: PlannedProcess, directory: Path) -> dict[str, str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from symphony.errors import BackendError
 from symphony.plan.restart_policy import RestartPolicy
+from symphony.support.signal_names import STOP_SIGNALS
 
 # The variables that contain the GPUs of a process: for NVIDIA, and for AMD. Programs for AMD GPUs
 # accept both, if they have the same value.
@@ -30,6 +31,24 @@ DEFAULT_LOG_LIMIT_BYTES = 2**30
 
 # JSON has no tuples, so `ProcessSpec.from_dict` converts the lists in these fields back to tuples.
 _TUPLE_FIELDS = ("argv", "releases", "connects", "preamble", "stop_command")
+
+
+def _passed_setting(default: Any, *, accepts: Callable[[Any], bool], is_live: bool) -> Any:
+    """Declare a field that contains the value of the setting with the same name, or ``default``.
+
+    ``accepts`` returns whether a value in a record is valid. ``is_live`` is true if the supervisor
+    can use a changed value without a restart of the process. All that a launch, a dry run, a change
+    and the check of a record do with the setting follows from this declaration.
+    """
+    return field(default=default, metadata={"accepts": accepts, "is_live": is_live})
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_stop_signal(value: object) -> bool:
+    return isinstance(value, str) and value in STOP_SIGNALS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +86,9 @@ class ProcessSpec:
     env: dict[str, str] = field(default_factory=dict)
     env_secrets: dict[str, str] = field(default_factory=dict)
     grace: float = DEFAULT_GRACE_SECONDS
-    stop_signal: str = DEFAULT_STOP_SIGNAL
+    stop_signal: str = _passed_setting(DEFAULT_STOP_SIGNAL, accepts=_is_stop_signal, is_live=True)
     stop_command: tuple[str, ...] = ()
-    signal_group: bool = False
+    signal_group: bool = _passed_setting(False, accepts=_is_flag, is_live=True)
     restart: RestartPolicy = field(default_factory=RestartPolicy)
     deadline: float | None = None
     ready: dict[str, Any] | None = None
@@ -132,6 +151,18 @@ class ProcessSpec:
             for variable, name in self.env_secrets.items()
         }
         return replace(self, env={**self.env, **values}, env_secrets={})
+
+
+# The fields that contain the values of settings unchanged, with their defaults.
+PASSED_SETTINGS: dict[str, Any] = {
+    item.name: item.default for item in fields(ProcessSpec) if item.metadata
+}
+LIVE_PASSED_SETTINGS = frozenset(
+    item.name for item in fields(ProcessSpec) if item.metadata.get("is_live")
+)
+PASSED_SETTING_CHECKS: dict[str, Callable[[Any], bool]] = {
+    item.name: item.metadata["accepts"] for item in fields(ProcessSpec) if item.metadata
+}
 
 
 def devices_of(gpus: int, env: Mapping[str, str]) -> tuple[str, ...]:

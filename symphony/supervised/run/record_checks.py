@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from symphony.status import State
+from symphony.supervised.processes.spec import PASSED_SETTING_CHECKS
 from symphony.support.names import is_name
-from symphony.support.signal_names import STOP_SIGNALS
 
 Check = Callable[[Any], bool]
 
@@ -75,10 +75,6 @@ def _is_address_mapping(value: Any) -> bool:
     return _is_text_mapping(value) and all(
         address.rpartition(":")[2].isdecimal() for address in value.values()
     )
-
-
-def _is_stop_signal(value: Any) -> bool:
-    return isinstance(value, str) and value in STOP_SIGNALS
 
 
 def _is_process_name(value: Any) -> bool:
@@ -178,9 +174,8 @@ _PROCESS: Mapping[str, Check] = {
 
 # The manifests of earlier versions do not contain these values.
 _PROCESS_OPTIONS: Mapping[str, Check] = {
-    "stop_signal": _is_stop_signal,
     "stop_command": _is_text_list,
-    "signal_group": _is_flag,
+    **PASSED_SETTING_CHECKS,
 }
 
 _SUPERVISOR: Mapping[str, Check] = {

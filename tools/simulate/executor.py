@@ -197,13 +197,13 @@ class Executor:
             known.signaled_at, known.since = program.terminated, program.started
             known.running = program.ended is None
             known.ready = program.ready is not None
+            known.disruption = _disruption(program)
             if program.ended is not None:
                 is_lost = lost_since is not None and program.ended >= lost_since
                 program.code_lost = program.code_lost or (is_lost and not program.exit_recorded)
                 known.code = program.reported_code
                 known.since = program.ended
                 known.leftovers = _has_leftovers(program)
-                known.disruption = _disruption(program)
             self._show(name, known)
         self._strays = None
         self.reserve_for(self._behaviours)
@@ -240,7 +240,7 @@ class Executor:
         known.since = program.started if snapshot.running else program.ended
         known.code = program.reported_code if snapshot.code is not None else None
         known.leftovers = snapshot.leftovers
-        known.disruption = None if snapshot.running else _disruption(program)
+        known.disruption = _disruption(program)
         if known.clearing and not self._has_strays(name):
             known.clearing, known.cleared = False, True
         self._show(name, known)

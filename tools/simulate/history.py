@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 
 from simulate.clock import LAUNCH_TIME
-from simulate.outside import Outside
+from simulate.outside import SLOW_DISRUPTIONS, SUDDEN_DISRUPTIONS, Outside
 from simulate.promises import ENDS, NO_ERROR, RECORD, Broken
 from simulate.scenario import Happening, Scenario
 from simulate.succession import Succession
@@ -111,7 +111,7 @@ class History:
         kind = happening.kind
         if world.has_finished:
             return
-        if kind in ("evicted", "node-lost", "deleted", "drained", "preempted"):
+        if kind in SUDDEN_DISRUPTIONS or kind in SLOW_DISRUPTIONS:
             self._outside.disrupt(happening)
         elif kind in ("down", "down-now"):
             self._users.request_down(kind)

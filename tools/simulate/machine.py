@@ -11,6 +11,8 @@ from simulate.clock import Clock
 from simulate.scenario import Execution
 
 TERM_CODE, KILL_CODE = 143, 137
+# The time between the signals of a machine that is emptied.
+DRAIN_SECONDS = 4.0
 
 
 class Program:
@@ -19,9 +21,9 @@ class Program:
     ``code`` is None while it runs, and also if it vanished with its machine; ``ended`` is the time
     of its exit. ``terminated`` is the time of the first SIGTERM. ``killed`` is true if it has
     received SIGKILL. ``reported_code`` is the exit code as far as anybody can know it: nobody keeps
-    it if the supervisor and its guardian are dead. ``disrupted`` says what took it away, if
-    anything. ``strays_until`` is the time at which the children that it has left behind exit, or
-    None if there are none. ``is_counted`` is true if it counts as a restart.
+    it if the supervisor and its guardian are dead. ``disrupted`` says what took it away or is doing
+    so, if anything. ``strays_until`` is the time at which the children that it has left behind
+    exit, or None if there are none. ``is_counted`` is true if it counts as a restart.
     """
 
     __slots__ = (
@@ -66,6 +68,11 @@ class Program:
     def reported_code(self) -> int | None:
         """The exit code that the record can contain."""
         return None if self.code_lost else self.code
+
+    @property
+    def is_lost(self) -> bool:
+        """True if it was taken away before it had succeeded."""
+        return bool(self.disrupted) and self.ended is not None and self.reported_code != 0
 
 
 class Machine:
@@ -123,6 +130,18 @@ class Machine:
             program.disrupted = how
             self._exit(program, None, with_children=True)
 
+    def drain(self, program: Program, how: str) -> None:
+        """Take a program away as a machine does that is emptied: signal it, and kill it later."""
+        if program.ended is not None or program.disrupted:
+            return
+        program.disrupted = how
+        self._on_change(program)
+        seconds = program.execution.stops_after
+        if seconds is not None and seconds < DRAIN_SECONDS:
+            self._clock.after(seconds, self._exit_after_term, program)
+        else:
+            self._clock.after(DRAIN_SECONDS, self._exit_after_drain, program)
+
     def runs(self, name: str) -> bool:
         """Return whether the latest execution of a process or a child of it runs."""
         program = self.latest.get(name)
@@ -140,6 +159,10 @@ class Machine:
     def _exit_after_term(self, program: Program) -> None:
         if program.ended is None:
             self._exit(program, TERM_CODE)
+
+    def _exit_after_drain(self, program: Program) -> None:
+        if program.ended is None:
+            self._exit(program, KILL_CODE, with_children=True)
 
     def _exit(self, program: Program, code: int | None, *, with_children: bool = False) -> None:
         program.ended, program.code = self._clock.now, code

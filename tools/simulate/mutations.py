@@ -123,6 +123,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         "    if seen.disruption is None and seen.exit_code is None:",
     ),
     Mutation(
+        "success-is-disruption",
+        EXECUTIONS,
+        "    if seen.disruption is not None and seen.exit_code != 0:",
+        "    if seen.disruption is not None:",
+    ),
+    Mutation(
         "restart-request-lost",
         EXECUTIONS,
         "    if restarted is not None and not state.is_stopping_all:",

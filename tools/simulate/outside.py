@@ -6,6 +6,10 @@ from simulate.scenario import Happening
 from simulate.succession import EVICTION, Succession
 from simulate.world import World
 
+# What takes processes away at once, and what signals them before it kills them.
+SUDDEN_DISRUPTIONS = ("evicted", "node-lost", "deleted")
+SLOW_DISRUPTIONS = ("drained", "preempted")
+
 
 class Outside:
     """The outside world of an experiment."""
@@ -16,10 +20,15 @@ class Outside:
 
     def disrupt(self, happening: Happening) -> None:
         """Take processes away, each with what it has started."""
+        machine = self._world.machine
         for name in happening.names:
-            program = self._world.machine.latest.get(name)
-            if program is not None and program.ended is None:
-                self._world.machine.disrupt(program, happening.kind)
+            program = machine.latest.get(name)
+            if program is None or program.ended is not None:
+                continue
+            if happening.kind in SLOW_DISRUPTIONS:
+                machine.drain(program, happening.kind)
+            else:
+                machine.disrupt(program, happening.kind)
 
     def evict(self, happening: Happening) -> None:
         """Let the system stop the whole experiment, as a batch system does.

@@ -145,7 +145,7 @@ class Past:
     def may_restart(self, program: Program) -> bool:
         """Return whether the policy restarts the process after an execution."""
         settings = self.settings
-        if program.disrupted:
+        if program.is_lost:
             return settings.restart != "Never"
         code = program.reported_code
         applies = settings.restart == "Always" or (settings.restart == "OnFailure" and code != 0)

@@ -33,7 +33,7 @@ def check_start(experiment: Experiment, past: Past, program: Program) -> tuple[s
     if past.settings.gang is not None:
         _check_gang_restart(experiment, past, program)
         return ONCE, STOPPED, RESTARTS, GANG
-    if previous.disrupted:
+    if previous.is_lost:
         _check_order_after_disruption(experiment, past)
     _check_restart(past, previous, program)
     return ONCE, STOPPED, RESTARTS
@@ -64,7 +64,7 @@ def _check_order_after_disruption(experiment: Experiment, past: Past) -> None:
     for other in past.settings.starts_after:
         awaited = experiment.pasts[other]
         lost = awaited.latest
-        if lost is None or not lost.disrupted or not lost.exit_recorded:
+        if lost is None or not lost.is_lost or not lost.exit_recorded:
             continue
         if awaited.may_restart(lost) and not awaited.is_stopped and not awaited.is_given_up:
             message = f"{past.settings.name} was started before {other}, which was lost, too"
@@ -108,7 +108,7 @@ def _check_restart(past: Past, previous: Program, program: Program) -> None:
     if not past.may_restart(previous):
         what = previous.disrupted or f"exit code {code}"
         raise Broken(RESTARTS, f"{name} was restarted ({what}) after {past.restarts} restarts")
-    if previous.disrupted:
+    if previous.is_lost:
         return
     due = previous.ended + past.restart_delay()
     if program.started < due - EPSILON:
@@ -136,7 +136,7 @@ def _check_gang_restart(experiment: Experiment, past: Past, program: Program) ->
     latest = [rank.latest for rank in ranks if rank.latest is not None]
     if settings.restart == "Never":
         raise Broken(RESTARTS, f"{program.name} was restarted, but its policy is Never")
-    if any(each.disrupted for each in latest):
+    if any(each.is_lost for each in latest):
         return
     if _is_requested(ranks):
         return

@@ -92,9 +92,11 @@ class World:
 
 def _program_line(program: Program) -> str:
     name = f"{program.name} (execution {program.attempt})"
+    if program.ended is None and program.disrupted:
+        return f"{name} is signaled: {program.disrupted}"
     if program.ended is None:
         return f"{name} is ready" if program.ready is not None else f"{name} runs"
-    if program.disrupted:
+    if program.disrupted and program.code is None:
         return f"{name} is gone: {program.disrupted}"
     if program.strays_until is not None:
         return f"{name} exits with {program.code} and leaves a child behind"

@@ -341,7 +341,7 @@ class Scenarios(TopScenario, PageScenario):
         try:
             assert cli.json("ps")["name"] == scene
             assert cli.ok("logs", ".", "agent-0") == "here 0\n"
-            assert cli.json("se") == {"backend": self.backend, "experiment": scene}
+            assert cli.json("switch-experiment") == {"backend": self.backend, "experiment": scene}
         finally:
             for file in (cli.state / "current").iterdir():
                 file.unlink()
@@ -350,7 +350,7 @@ class Scenarios(TopScenario, PageScenario):
 
     def test_delete_asks_for_confirmation(self, cli: Program) -> None:
         name = cli.launch("doomed", {"a": SLEEP})
-        cli.ok("se", name)
+        cli.ok("switch-experiment", name)
         assert cli("delete", name, "--dry-run").returncode == 0
         refusals = ((INTERRUPT, 130, "symphony: interrupted"), ("n\n", 1, "nothing was deleted"))
         for keys, code, message in refusals:

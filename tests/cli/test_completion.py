@@ -39,8 +39,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
         (["ps", "--backend", "lo"], ["local"]),
         (["-b", "local", "ps", "r"], ["rl"]),
         (["ps", ""], ["rl", "learner", "crew/agent-1", "crew/bob", "crew"]),
-        (["p", ""], ["rl", "learner", "crew/agent-1", "crew/bob", "crew"]),
-        (["se", ""], ["rl"]),
+        (["process", ""], ["rl", "learner", "crew/agent-1", "crew/bob", "crew"]),
+        (["switch-experiment", ""], ["rl"]),
         (["down", ""], ["rl"]),
         (["restart", "learner", "crew/a"], ["crew/agent-1"]),
         (["ps", "x"], []),
@@ -90,7 +90,7 @@ def test_completions(program: Program, words: list[str], found: list[str]) -> No
 def test_aliases_are_not_completed(program: Program) -> None:
     found = program.ok("__complete", "").split()
     assert "ps" in found
-    assert "lsp" not in found
+    assert "status" not in found
 
 
 def test_backend_options_choose_the_cluster(program: Program) -> None:

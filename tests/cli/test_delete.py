@@ -179,7 +179,7 @@ class TestPatterns:
     def test_pattern_without_a_match(self, program: Program) -> None:
         """The old names of the command are aliases."""
         assert "no experiment matches 'tom-*'" in program("delete-batch", "tom-*").stderr
-        done = program("db", "tom-*", "-f")
+        done = program("delete-batch", "tom-*", "-f")
         assert (done.returncode, done.stderr) == (0, "no experiment matches; nothing to delete\n")
 
     @pytest.mark.parametrize("words", [(), ("rl", "--all")])

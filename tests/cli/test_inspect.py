@@ -112,7 +112,7 @@ class TestPs:
         assert done.stderr == f"{rl}: {note}\n"
         assert program("ps", rl).stderr == ""
 
-    @pytest.mark.parametrize("alias", ["p", "lsp", "process"])
+    @pytest.mark.parametrize("alias", ["status", "process"])
     def test_aliases(self, program: Program, alias: str) -> None:
         name = program.run("rl", {"p": "true"})
         assert program.json(alias, name)["name"] == name

@@ -54,7 +54,6 @@ def test_the_hint_for_an_option_names_existing_options(verb: str) -> None:
         ("port-forward", "forward"),
         ("validate", "check"),
         ("delete-batch", "delete"),
-        ("db", "delete"),
     ],
 )
 def test_a_word_with_the_same_meaning_is_an_alias(alias: str, verb: str) -> None:

@@ -1,7 +1,8 @@
 """Words of similar programs that people type, and what to type in symphony instead.
 
-The words are commands and options of docker compose, kubectl, Slurm, process-compose and torchx. A
-word that means the same as a command of symphony is an alias of that command instead.
+The words are commands and options of docker compose, kubectl, Slurm, process-compose and torchx,
+and aliases of earlier versions. A word that means the same as a command of symphony is an alias of
+that command instead.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ _HISTORY = "'{prog} history'"
 _LIST = "'{prog} ls'"
 _REFRESH = "'{prog} ps NAME --watch'"
 _SHELL = "'{prog} exec NAME PROCESS -- bash'"
+_STATES = "'{prog} ps NAME'"
 _SUBMIT = "'{prog} submit -- COMMAND'"
+_SWITCH = "'{prog} switch-experiment NAME'"
 
 # Maps a command of another program to the commands to use instead. ``{prog}`` is the name of the
 # program that the user has run.
@@ -26,10 +29,17 @@ COMMANDS: dict[str, str] = {
     "build": "'{prog} launch FILE --build'",
     "cancel": _DELETE,
     "create": "'{prog} launch FILE'",
+    "d": _DELETE,
+    "db": _DELETE,
+    "e": _SWITCH,
     "get": "'{prog} ls', or '{prog} ps EXPERIMENT' for the processes of an experiment",
     "help": "'{prog} --help', or '{prog} COMMAND --help'",
     "kill": "'{prog} delete NAME', or '{prog} signal NAME PROCESS --signal KILL'",
+    "l": "'{prog} logs NAME'",
     "login": "'{prog} attach NAME PROCESS'",
+    "lse": _LIST,
+    "lsp": _STATES,
+    "p": _STATES,
     "port": "'{prog} visit NAME SERVICE'",
     "requeue": "'{prog} rerun RUN'",
     "rollout": "'{prog} up FILE', or '{prog} restart NAME PROCESS'",
@@ -42,6 +52,7 @@ COMMANDS: dict[str, str] = {
     "sbatch": _SUBMIT,
     "scancel": _DELETE,
     "scontrol": _DESCRIBE,
+    "se": _SWITCH,
     "sh": _SHELL,
     "shell": _SHELL,
     "squeue": _LIST,
@@ -49,9 +60,11 @@ COMMANDS: dict[str, str] = {
     "stats": "'{prog} ps NAME --usage', or '{prog} top NAME'",
     "tail": "'{prog} logs NAME -f'",
     "update": "'{prog} up FILE'",
-    "use": "'{prog} switch-experiment NAME'",
+    "use": _SWITCH,
     "version": "'{prog} --version'",
+    "vi": "'{prog} visit NAME SERVICE'",
     "watch": _REFRESH,
+    "x": "'{prog} exec NAME PROCESS -- COMMAND'",
 }
 
 # The numbers of the arguments that replace words in the commands.

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from symphony.status import ExperimentStatus, ProcessStatus
 
 COMMAND = Command(
-    aliases=("x",),
     changes=True,
     json="the exit code and the output as JSON",
     remainder=True,

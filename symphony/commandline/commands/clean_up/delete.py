@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
 
 COMMAND = Command(
-    aliases=("d", "rm", "remove", "destroy", "delete-batch", "db"),
+    aliases=("rm", "remove", "destroy", "delete-batch"),
     changes=True,
     json="the names of the deleted experiments as JSON",
 )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from symphony.log_blocks import LogBlock
 
 COMMAND = Command(
-    aliases=("l", "log"), dry_run="with --save, do not write any files", json="each line as JSON"
+    aliases=("log",), dry_run="with --save, do not write any files", json="each line as JSON"
 )
 
 Item = TypeVar("Item")

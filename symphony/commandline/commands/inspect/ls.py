@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from symphony.commandline.output.refresh_screen import WatchedTable
     from symphony.status import ExperimentStatus
 
-COMMAND = Command(aliases=("lse", "list"), json="JSON")
+COMMAND = Command(aliases=("list",), json="JSON")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

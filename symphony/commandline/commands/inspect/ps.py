@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from symphony.support.hidden_values import HiddenValues
     from symphony.usage import ExperimentUsage
 
-COMMAND = Command(aliases=("p", "lsp", "process", "status"), json="JSON")
+COMMAND = Command(aliases=("process", "status"), json="JSON")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

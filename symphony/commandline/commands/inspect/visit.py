@@ -18,7 +18,7 @@ from symphony.errors import NotFound
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
 
-COMMAND = Command(dry_run=DEFAULT_DRY_RUN, aliases=("vi", "url", "open"))
+COMMAND = Command(dry_run=DEFAULT_DRY_RUN, aliases=("url", "open"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

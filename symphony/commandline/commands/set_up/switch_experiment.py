@@ -14,7 +14,7 @@ from symphony.commandline.parsing.command import Command
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
 
-COMMAND = Command(aliases=("se", "e"), changes=True, json="JSON")
+COMMAND = Command(changes=True, json="JSON")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,6 @@ import ctypes
 import os
 import select
 import struct
-from pathlib import Path
 
 IN_MODIFY = 0x2
 IN_Q_OVERFLOW = 0x4000
@@ -41,7 +40,7 @@ class FileWatcher:
         """Return the descriptor, which is readable when a file has changed."""
         return self._descriptor
 
-    def add(self, key: str, path: Path) -> None:
+    def add(self, key: str, path: str | os.PathLike[str]) -> None:
         """Watch ``path``. `changed` reports its changes as ``key``.
 
         Raises OSError if the file does not exist or if the user's limit on watches is reached.

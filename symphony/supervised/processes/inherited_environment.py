@@ -37,16 +37,18 @@ class InheritedEnvironment:
         if common is not self._common:
             self._common, self._own = None, {}
             _replace_environment(common)
-            self._common = common
-        previous_keys = self._own.keys() - own.keys()
-        self._own = own
-        for key in previous_keys:
+        # After an error, the next call replaces the whole environment.
+        self._common = None
+        previous, self._own = self._own, own
+        for key in previous.keys() - own.keys():
             if key in common:
                 _set_variable(key, common[key])
             else:
                 os.environ.pop(key, None)
         for key, value in own.items():
-            _set_variable(key, value)
+            if previous.get(key) != value:
+                _set_variable(key, value)
+        self._common = common
 
 
 def _replace_environment(variables: Mapping[str, str]) -> None:

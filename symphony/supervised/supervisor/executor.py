@@ -192,9 +192,13 @@ class Executor:
         process.child = None
         self._logs.record(child.name)
         program = ProcessId(child.pid, child.birth)
+        was_being_stopped = self._host.is_stopping(child.name)
         self._host.handle_exit(child.name, program)
         is_being_stopped = self._host.is_stopping(child.name)
-        has_leftovers = is_being_stopped or self._signal_group(process, child, 0)
+        has_leftovers = is_being_stopped
+        if not was_being_stopped:
+            # The end of a stop says that nothing is left.
+            has_leftovers = self._signal_group(process, child, 0)
         process.is_adopted = False
         if has_leftovers:
             process.leftovers = program

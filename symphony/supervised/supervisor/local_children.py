@@ -26,6 +26,7 @@ from symphony.supervised.processes.exit_status import ExitRecord, exit_code
 from symphony.supervised.processes.identity import RUN_ID_VARIABLE, ProcessId, birth_time, is_alive
 from symphony.supervised.processes.inherited_environment import InheritedEnvironment
 from symphony.supervised.processes.mark import MarkedChildren
+from symphony.supervised.processes.program_paths import ProgramPaths
 from symphony.supervised.processes.scratch import create_scratch_directory
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.run.directory import RunDirectory
@@ -88,6 +89,7 @@ class LocalChildren:
         self._devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._output = OutputPipes(loop, run)
         self._environment = InheritedEnvironment()
+        self._programs = ProgramPaths()
         self._original_limits = raise_open_file_limit()
         self._exit_record = ExitRecord(run.exits)
 
@@ -104,6 +106,7 @@ class LocalChildren:
         """Start processes; see `symphony.supervised.supervisor.children.Children`."""
         marked_children = MarkedChildren(env.get(RUN_ID_VARIABLE, ""))
         specs = list(processes)
+        self._programs = ProgramPaths()
         if any(not spec.tty for spec in specs):
             self._output.prepare()
         for spec in specs:
@@ -168,20 +171,32 @@ class LocalChildren:
 
     def _start_with_log(self, spec: ProcessSpec) -> subprocess.Popen[bytes]:
         output = self._output.open(spec.name)
+        path = self._programs.find(spec.argv[0], os.environ.get("PATH", os.defpath))
         try:
-            return subprocess.Popen(
-                spec.argv,
-                cwd=spec.cwd,
-                stdin=self._devnull,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                # All of the supervisor's descriptors already have the close-on-exec flag. Closing
-                # each descriptor explicitly would only cost time.
-                close_fds=False,
-            )
+            if path is not None:
+                # If this fails, the error names the program as the user has written it.
+                with contextlib.suppress(OSError):
+                    return self._start_program(spec, output, path)
+            return self._start_program(spec, output, None)
         finally:
             os.close(output)
+
+    def _start_program(
+        self, spec: ProcessSpec, output: int, path: str | None
+    ) -> subprocess.Popen[bytes]:
+        """Start a program at a path or, if it is None, at the path where `subprocess` finds it."""
+        return subprocess.Popen(
+            spec.argv,
+            executable=path,
+            cwd=spec.cwd,
+            stdin=self._devnull,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            # All of the supervisor's descriptors already have the close-on-exec flag. Closing each
+            # descriptor explicitly would only cost time.
+            close_fds=False,
+        )
 
     def _watch(self, child: LocalChild) -> None:
         """Begin to watch for a child's exit.

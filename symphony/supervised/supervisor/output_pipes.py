@@ -48,6 +48,8 @@ class OutputPipes:
     def __init__(self, loop: EventLoop, run: RunDirectory) -> None:
         self._loop = loop
         self._run = run
+        # Thousands of processes can start at the same time, and pathlib is slow.
+        self._logs, self._pipes = str(run.logs), str(run.pipes)
         self._channel: socket.socket | None = None
         self._program: subprocess.Popen[bytes] | None = None
         # The pipes and the logs that the program has not received yet.
@@ -79,9 +81,7 @@ class OutputPipes:
         It is the log itself if the program cannot be started, if the directory of the run supports
         no pipes, or if too few descriptors are left. Raises OSError if the log cannot be opened.
         """
-        log = os.open(
-            self._run.log(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
-        )
+        log = os.open(self._log(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         has_descriptors = 2 * len(self._open) + _SPARE_DESCRIPTORS <= _descriptor_limit()
         if self._channel is None or not has_descriptors:
             return log
@@ -113,7 +113,10 @@ class OutputPipes:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def _path(self, name: str) -> str:
-        return f"{self._run.pipes}/{name}"
+        return f"{self._pipes}/{name}"
+
+    def _log(self, name: str) -> str:
+        return f"{self._logs}/{name}.log"
 
     def _forget_new(self, name: str) -> None:
         for descriptor in self._new.pop(name, ()):
@@ -161,7 +164,7 @@ class OutputPipes:
             with contextlib.suppress(OSError):
                 pipe = os.open(self._path(name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-                self._new[name] = (pipe, os.open(self._run.log(name), flags, 0o600))
+                self._new[name] = (pipe, os.open(self._log(name), flags, 0o600))
 
     def _send_soon(self) -> None:
         # The messages of a batch of starts or exits are sent together.

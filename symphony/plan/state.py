@@ -93,10 +93,11 @@ class Index:
 
     ``pending`` contains the processes that wait for their start, and ``live`` those that have not
     ended. ``running`` contains those that have a pid, including those that a change has removed,
-    and ``unready`` those of the experiment that have a pid and are not ready.
+    ``unready`` those of the experiment that have a pid and are not ready, and ``calm`` those that
+    have a pid and that no request stops.
     """
 
-    __slots__ = ("live", "pending", "running", "unready")
+    __slots__ = ("calm", "live", "pending", "running", "unready")
 
     def __init__(
         self,
@@ -104,15 +105,17 @@ class Index:
         live: Iterable[str] = (),
         running: Iterable[str] = (),
         unready: Iterable[str] = (),
+        calm: Iterable[str] = (),
     ) -> None:
         self.pending = set(pending)
         self.live = set(live)
         self.running = set(running)
         self.unready = set(unready)
+        self.calm = set(calm)
 
     def copy(self) -> Index:
         """Return a copy that can be changed without an effect on this index."""
-        return Index(self.pending, self.live, self.running, self.unready)
+        return Index(self.pending, self.live, self.running, self.unready, self.calm)
 
     def note(self, name: str, track: Track) -> None:
         """Note the present state of a process of the experiment."""
@@ -125,6 +128,8 @@ class Index:
             self.running.add(name)
             if not track.ready:
                 self.unready.add(name)
+            if track.kill_at is None:
+                self.calm.add(name)
 
     def forget(self, name: str) -> None:
         """Forget a process."""
@@ -132,6 +137,7 @@ class Index:
         self.live.discard(name)
         self.running.discard(name)
         self.unready.discard(name)
+        self.calm.discard(name)
 
 
 _NO_INDEX = Index()

@@ -100,6 +100,15 @@ def test_leader_counts_only_with_its_creation_time() -> None:
         assert find(RUN, ProcessId(leader.pid, leader.birth + 1)) == []
 
 
+def test_leading_child_and_its_session_are_found_without_reading_it() -> None:
+    with started(WITH_CHILD, "{'env': {'A': '1'}}", up=2, env={"A": "1"}) as (leader, child):
+        processes = RunProcesses(RUN)
+        assert processes.find([leader]) == [leader, child]
+        os.kill(leader.pid, 9)
+        os.waitid(os.P_PID, leader.pid, os.WEXITED | os.WNOWAIT)
+        assert processes.find([leader]) == [child]
+
+
 def test_process_of_another_user_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(pid: int, number: int) -> None:
         raise PermissionError

@@ -60,6 +60,24 @@ def test_a_known_child_has_the_same_place_as_one_that_is_read(
     assert [member.process.pid for member in remaining] == [program]
 
 
+def test_other_children_are_left_out_unless_they_were_found_before(
+    shell: subprocess.Popen[str],
+) -> None:
+    program = int(first_line(shell))
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as other:
+        leader, sleeper = identity(other.pid), identity(shell.pid)
+        try:
+            table = ProgramTable([leader], {leader})
+            assert [member.process for member in table.members(leader)] == [leader]
+            others = table.members(sleeper)
+            assert [member.process.pid for member in others] == [program], "only the shell is known"
+            table = ProgramTable([leader], {leader, sleeper})
+            members = table.members(leader, {leader, sleeper})
+            assert {item.process.pid for item in members} == {leader.pid, sleeper.pid, program}
+        finally:
+            other.kill()
+
+
 def test_a_process_that_is_no_child_is_read() -> None:
     parent = identity(os.getppid())
     (member, *_) = ProgramTable([parent]).members(parent)

@@ -192,7 +192,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         "    if seen.kill_at is None or kill_at < seen.kill_at - TOLERANCE_SECONDS:",
         "    if True:",
     ),
-    Mutation("leftovers-live", STOPS, "        elif not seen.leftovers:", "        else:"),
+    Mutation(
+        "leftovers-live",
+        STOPS,
+        "        if not seen.running and not seen.leftovers:",
+        "        if not seen.running:",
+    ),
     Mutation(
         "unit-ignores-exit",
         STOPS,

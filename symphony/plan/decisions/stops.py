@@ -16,22 +16,25 @@ REQUESTED = "requested"
 def stop_actions(draft: Draft) -> list[Stop | Kill]:
     """Return the actions for the processes that are stopped now, or are killed now."""
     actions: list[Stop | Kill] = []
-    state, independent = draft.state, draft.wish.independent
-    is_stopping_all = state.is_stopping_all
+    is_stopping_all = draft.state.is_stopping_all
     wave = _wave_of_all(draft) if is_stopping_all else ()
-    for name in draft.active:
+    for name in draft.active if is_stopping_all else _restless(draft):
         seen = draft.seen(name)
-        if seen.running:
-            track = state.tracks.get(name)
-            is_independent = not is_stopping_all and name in independent
-            if is_independent and track is not None and track.kill_at is None:
-                continue
-        elif not seen.leftovers:
+        if not seen.running and not seen.leftovers:
             continue
         cause = _cause_of_end(draft) if name in wave else _own_cause(draft, name, seen)
         if cause:
             _add_stop(draft, name, seen, cause, actions)
     return actions
+
+
+def _restless(draft: Draft) -> list[str]:
+    """Return the processes that can have to be stopped although the whole experiment is not.
+
+    Most processes are stopped by a request only, and no request stops most of them.
+    """
+    calm = draft.wish.independent & draft.state.index.calm
+    return [name for name in draft.active if name not in calm]
 
 
 def _wave_of_all(draft: Draft) -> Collection[str]:

@@ -16,7 +16,7 @@ has launched is such a process.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from symphony.supervised.processes.environment import read_environment
 from symphony.supervised.processes.identity import (
@@ -27,6 +27,7 @@ from symphony.supervised.processes.identity import (
     read_stat,
 )
 from symphony.supervised.processes.mark import mark_of, read_mark
+from symphony.supervised.processes.own_children import is_running_child
 
 # One scan lists all processes at most this many times.
 MAX_PASSES = 5
@@ -49,14 +50,20 @@ class RunProcesses:
         self._mark = mark_of(run_id)
         self._found: set[ProcessId] = set()
         self._leaders = set(leaders)
+        # The leaders that are running children of this program, by their pids. They lead sessions.
+        self._own: dict[int, ProcessId] = {}
 
     def find(self, leaders: Iterable[ProcessId] = ()) -> list[ProcessId]:
         """Return the running processes of the run, except for the calling process and for processes
         to which this user cannot send signals.
 
-        ``leaders`` contains further leaders.
+        ``leaders`` contains further leaders. Those that are children of this program were started
+        in sessions of their own, and their exits are collected only when they are not among the
+        leaders any more.
         """
-        self._leaders.update(leaders)
+        present = set(leaders)
+        self._own = {leader.pid: leader for leader in present if is_running_child(leader.pid)}
+        self._leaders |= present
         found: dict[int, ProcessId] = {}
         undecided: dict[int, ProcessStat] = {}
         for stat, belongs in self._scan():
@@ -83,6 +90,10 @@ class RunProcesses:
             if not new_pids:
                 break
             for pid in new_pids:
+                own = self._own.get(pid)
+                if own is not None:
+                    decisions.append((ProcessStat(own, parent=os.getpid(), session=pid), True))
+                    continue
                 # The identity is read before everything else. If another process reuses the pid in
                 # the meantime, the identity is that of the process that has exited.
                 stat = read_stat(pid)
@@ -98,6 +109,9 @@ class RunProcesses:
         """
         sessions: dict[int, ProcessId] = {}
         for leader in list(self._leaders):
+            if self._own.get(leader.pid) == leader:
+                sessions[leader.pid] = leader
+                continue
             stat = read_stat(leader.pid)
             if stat is None or stat.process != leader:
                 self._leaders.discard(leader)
@@ -154,7 +168,7 @@ def find_session_leaders(run_id: str) -> dict[str, ProcessId]:
 
 
 def owner_names(
-    processes: Iterable[ProcessId], leaders: Mapping[str, ProcessId]
+    processes: Collection[ProcessId], leaders: Mapping[str, ProcessId]
 ) -> set[str | None]:
     """Return the names of the experiment's processes to which operating-system processes belong.
 
@@ -162,7 +176,7 @@ def owner_names(
     whose name is unknown, because it has left its leader's session and overwritten its environment.
     """
     sessions: dict[int, str] = {}
-    for name, leader in leaders.items():
+    for name, leader in leaders.items() if processes else ():
         stat = read_stat(leader.pid)
         if stat is not None and stat.process == leader:
             sessions[stat.session] = name

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from symphony.supervised.processes.identity import ProcessId, TreeStat, read_tree_stat
 from symphony.supervised.processes.membership import accepts_signals, list_pids
+from symphony.supervised.processes.own_children import is_leading_child
 from symphony.supervised.processes.signal_rule import Program
 from symphony.support.signal_names import HARMLESS_SIGNALS
 
@@ -58,14 +59,27 @@ class ProgramTable:
     Reading a process from ``/proc`` costs more than 10 microseconds, so one table is used for all
     processes of an experiment. ``children`` contains children of this program that lead process
     groups of their own. Their places are known, so they are not read from ``/proc``.
+
+    If ``found`` is not None, only the programs of ``children`` and of processes that have exited
+    are wanted, and ``found`` contains those that were found before. Then, the other children that
+    lead process groups are left out. They are processes of the experiment that are not concerned.
     """
 
-    def __init__(self, children: Iterable[ProcessId] = ()) -> None:
+    def __init__(
+        self, children: Iterable[ProcessId] = (), found: Collection[ProcessId] | None = None
+    ) -> None:
         known = {child.pid: child for child in children}
+        leaves_out = found is not None
+        was_found = {process.pid for process in found or ()}
         self._stats: dict[int, TreeStat] = {}
         for pid in list_pids():
             child = known.get(pid)
-            stat = read_tree_stat(pid) if child is None else _leading_child(child)
+            if child is not None:
+                stat = _leading_child(child)
+            elif leaves_out and pid not in was_found and is_leading_child(pid):
+                continue
+            else:
+                stat = read_tree_stat(pid)
             if stat is not None:
                 self._stats[pid] = stat
         self._children: dict[int, list[TreeStat]] = {}

@@ -289,10 +289,12 @@ class Stopper:
 
     def _step(self) -> None:
         """Continue the stops for which a program has exited or a time has passed."""
-        due = [name for name, stop in self._stops.items() if self._is_due(stop)]
+        now = time.monotonic()
+        due = [name for name, stop in self._stops.items() if _is_due(stop, now)]
         while due:
             stops = self._stops.values()
-            table = ProgramTable(stop.tree.leader for stop in stops if not stop.has_leader_exited)
+            leaders = [stop.tree.leader for stop in stops if not stop.has_leader_exited]
+            table = ProgramTable(leaders, self.programs())
             signals: list[_Signals] = []
             for name in due:
                 if name in self._stops:
@@ -300,11 +302,6 @@ class Stopper:
             for start in range(0, len(signals), STOPS_PER_BATCH):
                 self._send(signals[start : start + STOPS_PER_BATCH])
             due = [item.name for item in signals if item.step.lists_again]
-
-    def _is_due(self, stop: _Stop) -> bool:
-        if time.monotonic() >= stop.next_time:
-            return True
-        return not stop.awaited or not all(is_alive(process) for process in stop.polled)
 
     def _advance(self, name: str, table: ProgramTable) -> list[_Signals]:
         """Decide the next step of a stop, and return the signals to send, which can be none."""
@@ -363,6 +360,13 @@ class Stopper:
         for member in asked:
             if member.is_suspended:
                 send_signal(member.process, signal.SIGCONT)
+
+
+def _is_due(stop: _Stop, now: float) -> bool:
+    """Return whether a time has passed, or a program has exited whose exit must be polled."""
+    if now >= stop.next_time or not stop.awaited:
+        return True
+    return bool(stop.polled) and not all(is_alive(process) for process in stop.polled)
 
 
 def _new_entries(stop: _Stop, step: Step) -> list[Entry]:

@@ -30,7 +30,7 @@ from symphony_kube.killer import Killer
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.lifecycle.exits import ExitWatcher
-from symphony_kube.lifecycle.replacer import Replacer
+from symphony_kube.lifecycle.replacer import Replacer, find_startable
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
 from symphony_kube.render.container_scripts import UNHANDLED_CODE, SignalMode, signal_command
@@ -696,7 +696,9 @@ class Operation:
                 observation = replace(latest, containers=logs.add_ready(latest))
                 self._observation = observation
                 begun = self._begun_replacements(observation)
-                self._replacer.replace(roster, observation, now=self._api.now(), begun=begun)
+                now = self._api.now()
+                startable = find_startable(roster, observation, now)
+                self._replacer.replace(observation, startable, now=now, begun=begun)
                 self._stop_ranks(observation)
                 if is_done(observation, logs):
                     return True

@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 
 from symphony.errors import BackendError, SpecError
-from symphony.plan.policies import Policies, RestartHistory
+from symphony.plan.policies import Policies
 from symphony.status import ReasonCode, State
 from symphony.testing.contract import all_running, until
 from symphony_kube.api.labels import ATTEMPT, CONTROL, MANIFEST
 from symphony_kube.lifecycle import attempts
-from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide, find_startable
+from symphony_kube.lifecycle.replacer import find_startable
 from symphony_kube.lifecycle.supervisor.detached import directory_of
+from symphony_kube.lifecycle.supervisor.record import Record, Round
 from symphony_kube.render.container_scripts import stop_command
 from symphony_kube.render.roster import Unit, stop_waves_of
 from symphony_kube.state.control_state import (
@@ -28,6 +29,7 @@ from symphony_kube.state.control_state import (
 from symphony_kube.state.observe import PODS, PodObserver
 
 from .conftest import FOREVER, python, unschedulable, wait_until
+from .decisions import actions, decided
 
 NOW = 1_700_000_100.0
 STARTED, ENDED = "2023-11-14T22:13:20Z", "2023-11-14T22:14:10Z"
@@ -116,14 +118,14 @@ def test_processes_are_started_again_in_their_order():
     )
     waiting = pod("b", EXITED, control=RESTARTING, phase="Failed")
     stopping = pod("a", RUNNING, control=RESTARTING)
-    assert find_startable(roster, observe(stopping, waiting, roster=roster)) == []
+    assert find_startable(roster, observe(stopping, waiting, roster=roster), NOW) == []
     stopped = pod("a", EXITED, control=RESTARTING, phase="Failed")
-    assert find_startable(roster, observe(stopped, waiting, roster=roster)) == ["a"]
+    assert find_startable(roster, observe(stopped, waiting, roster=roster), NOW) == ["a"]
     replaced = pod("a", EXITED, control=replace(RESTARTING, replaced=NOW), phase="Failed")
-    assert find_startable(roster, observe(replaced, waiting, roster=roster)) == []
+    assert find_startable(roster, observe(replaced, waiting, roster=roster), NOW) == []
     new = pod("a", RUNNING, attempt=2)
     observation = observe(replaced, new, waiting, roster=roster)
-    assert find_startable(roster, observation) == ["b"]
+    assert find_startable(roster, observation, NOW) == ["b"]
 
 
 def test_command_that_was_not_recorded_in_all_units():
@@ -133,11 +135,11 @@ def test_command_that_was_not_recorded_in_all_units():
     assert observation.status.note == (
         "restart was interrupted after 'a' and before b; repeat the command"
     )
-    assert find_startable(roster, observation) == []
+    assert find_startable(roster, observation, NOW) == []
     for second in (pod("b", RUNNING, control=STOPPING), pod("b", RUNNING, attempt=2)):
         observation = observe(first, second, roster=roster)
         assert observation.status.note == ""
-        assert find_startable(roster, observation) == ["a"]
+        assert find_startable(roster, observation, NOW) == ["a"]
 
 
 def test_restart_policy_that_the_supervisor_applies():
@@ -155,7 +157,8 @@ def test_restart_policy_that_the_supervisor_applies():
         for found in (process, *observe(waiting, roster=roster).status):
             number = attempt if found.next_start else None
             assert (found.restart_number, found.max_restarts) == (number, number and 2)
-        assert decide(roster, observation).finished is (attempt == 3)
+        is_finished = actions(roster, observation) == ["finish"]
+        assert is_finished is (attempt == 3)
     ended = 1_700_000_050.0
     assert decided == [("pending", ended, 1), ("pending", ended + 40, 2), ("failed", None, None)]
 
@@ -164,14 +167,42 @@ def test_restart_of_an_experiment_is_decided_once():
     policies = Policies(on_failure="restart", max_restarts=1)
     roster = (Unit(name="a", processes=("a",)),)
     failed = observe(pod("a", EXITED, phase="Failed"), roster=roster)
-    assert decide(roster, failed, policies=policies, now=NOW).restart.failed == "a"
-    history = RestartHistory(restarts=1, in_row=1, started=NOW)
-    assert decide(roster, failed, policies=policies, now=NOW, history=history).restart is None
-    requested = Control(stop=NOW, start=NOW, code="experiment-restarts", reason="a failed")
+    events = decided(roster, failed, policies=policies).events
+    assert [event["event"] for event in events] == ["restarting", "restarted"]
+    assert events[0]["failed"] == "a"
+    current = Round(number=1, start=NOW + 5, in_row=1, reason="a failed")
+    record = Record(round=current)
+    # The supervisor was killed before it had requested the restart.
+    assert actions(roster, failed, policies=policies, record=record) == []
+    requested = Control(stop=NOW, start=NOW + 5, code="experiment-restarts", reason="a failed")
     waiting = observe(pod("a", EXITED, phase="Failed", control=requested), roster=roster)
-    assert waiting.status.processes[0].next_start == NOW
-    decisions = decide(roster, waiting, policies=policies, now=NOW, history=history)
-    assert decisions == Decisions()
+    assert waiting.status.processes[0].next_start == NOW + 5
+    decision = decided(roster, waiting, policies=policies, record=record)
+    assert (decision.actions, decision.wake_at) == ((), NOW + 5)
+    later = actions(roster, waiting, policies=policies, record=record, now=NOW + 5)
+    assert later == ["start a"]
+
+
+def test_an_experiment_restarts_when_all_of_its_processes_have_been_stopped():
+    policies = Policies(on_failure="restart")
+    roster = (
+        Unit(name="a", processes=("a",)),
+        Unit(name="b", processes=("b",), starts_after={"a": "started"}),
+        Unit(name="c", processes=("c",), starts_after={"b": "started"}),
+    )
+    record = Record(round=Round(number=1, start=NOW, reason="b failed"))
+    options = {"policies": policies, "record": record}
+    requested = Control(stop=NOW, start=NOW, code="experiment-restarts", reason="b failed")
+    failed = pod("b", EXITED, phase="Failed", control=requested)
+    stopped = pod("a", EXITED, phase="Failed", control=requested)
+    running = observe(pod("a", RUNNING), failed, pod("c", RUNNING), roster=roster)
+    assert actions(roster, running, **options) == ["stop c: the experiment restarts: b failed"]
+    one = observe(pod("a", RUNNING), failed, roster=roster)
+    assert actions(roster, one, **options) == ["stop a: the experiment restarts: b failed"]
+    assert actions(roster, observe(stopped, failed, roster=roster), **options) == ["start a"]
+    # A user had stopped it.
+    by_user = pod("a", EXITED, phase="Failed", control=Control(stop=STOP))
+    assert actions(roster, observe(by_user, failed, roster=roster), **options) == []
 
 
 def test_damaged_annotations_are_ignored():

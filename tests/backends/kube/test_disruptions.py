@@ -10,14 +10,8 @@ from symphony import Experiment
 from symphony.events import events_between
 from symphony.plan.disruption import DisruptionCause
 from symphony.status import ReasonCode, State
-from symphony_kube.lifecycle.supervisor.decisions import decide
-from symphony_kube.lifecycle.supervisor.lost_units import (
-    find_created,
-    find_ended,
-    find_lost,
-    find_requested,
-    next_attempt_of_lost,
-)
+from symphony_kube.lifecycle.supervisor.facts import find_ended
+from symphony_kube.lifecycle.supervisor.new_attempts import attempt_of_new, find_losses
 from symphony_kube.lifecycle.supervisor.record import Record, decode_record, encode_record
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.roster import Unit
@@ -27,6 +21,7 @@ from symphony_kube.state.observe import JOBS, PODS, PodObserver
 from symphony_kube.state.pod_status import parse_pod, parse_time
 from symphony_kube.state.unit_status import OVERDUE_SECONDS
 
+from .decisions import actions, decided, started
 from .histories import read_history
 from .test_control import ENDED, EXITED, NOW, RUNNING, STARTED, STOP, pod
 from .test_render import rendered
@@ -72,6 +67,17 @@ def observe_deletion(units, *pods, gone):
 def shown(observation, name="a"):
     (process,) = [item for item in observation.status if item.name == name]
     return (process.state, process.reason_code), process.reason, process.restarts
+
+
+def find_lost(units, observation, **options):
+    """Return the units that start again because of a disruption, with the reasons."""
+    return find_losses(decided(units, observation, **options), units)
+
+
+def next_attempt(name, units, observation, **options):
+    """Return the attempt with which a unit starts whose Pod is gone."""
+    losses = find_lost(units, observation, **options)
+    return attempt_of_new(name, units, observation, losses)
 
 
 # --- what is recognized ---
@@ -142,13 +148,13 @@ def test_recorded_disruptions(history, process, reason):
         observer.apply(change.kind, change.event, change.body)
         metadata = change.body["metadata"]
         nodes[metadata["name"]] = change.body["spec"].get("nodeName", "")
-        found = find_lost(units, observer.observe(change.at))
+        found = find_lost(units, observer.observe(change.at), now=change.at)
         assert change.event == "DELETED" or metadata["name"] not in found
     observation = observer.observe(recorded.end)
     states, text, restarts = shown(observation, process)
     assert (states, text) == (PENDING, reason.format(node=nodes[process]))
-    assert process in decide(units, observation, now=recorded.end).create
-    attempt = next_attempt_of_lost(process, units, observation)
+    assert process in started(units, observation, now=recorded.end)
+    attempt = next_attempt(process, units, observation, now=recorded.end)
     assert (attempt.number, attempt.restarts, attempt.lost) == (2, restarts, text)
 
 
@@ -161,10 +167,9 @@ def test_a_lost_process_is_started_again():
     observation = observe_deletion(units, pod("b", RUNNING), gone=gone)
     # It was restarted twice before.
     assert shown(observation) == (PENDING, "lost: n1 was drained", 2)
-    assert decide(units, observation, {"b"}).create == ("a",)
-    attempt = next_attempt_of_lost("a", units, observation)
+    assert actions(units, observation) == ["start a (again: lost: n1 was drained)"]
+    attempt = next_attempt("a", units, observation)
     assert attempt == Attempt(number=4, restarts=2, lost="lost: n1 was drained")
-    assert next_attempt_of_lost("b", units, observation) is None
 
 
 def test_a_process_that_was_started_again_says_so():
@@ -215,8 +220,8 @@ def test_processes_that_are_not_started_again(policy, state, control):
     units = (unit(policy=policy), unit("b"))
     gone = pod("a", state, control=control, phase="Succeeded" if state is SUCCEEDED else "Running")
     observation = observe_deletion(units, pod("b", RUNNING), gone=gone)
-    assert find_lost(units, observation) == set()
-    assert decide(units, observation, {"a", "b"}).create == ()
+    assert find_lost(units, observation) == {}
+    assert started(units, observation) == []
 
 
 @pytest.mark.parametrize("exit_state", [EXITED, SUCCEEDED, RUNNING, SAVED])
@@ -231,8 +236,8 @@ def test_a_pod_that_remains_after_an_eviction(exit_state):
     observation = observer.observe(later)
     reason = "lost: evicted from n1 (The node was low on it)"
     assert shown(observation) == (PENDING, reason, 0)
-    decisions = decide((unit(),), observation, {"a"})
-    assert (decisions.lost, decisions.create, decisions.finished) == ({"a": reason}, (), False)
+    assert actions((unit(),), observation, now=later) == [f"start a (again: {reason})"]
+    assert find_lost((unit(),), observation, now=later) == {"a": reason}
     control = Control(start=later, reason=reason, code="disrupted")
     requested = disrupted(
         pod("a", EXITED, phase="Failed", control=control), "TerminationByKubelet", deleted=False
@@ -250,11 +255,11 @@ def test_the_pod_of_a_rank_that_remains_after_an_eviction():
     evicted = disrupted(pod("u-1", EXITED, phase="Failed"), "TerminationByKubelet", deleted=False)
     observer = PodObserver("e", roster=units)
     observer.replace(PODS, [pod("u-0", RUNNING), evicted])
-    decisions = decide(units, observer.observe(NOW), {"u-0"}, now=NOW)
-    (action,) = decisions.unit_actions
-    assert (action.ranks, action.code, action.in_row) == (("u-0", "u-1"), "disrupted", 0)
-    assert action.reason == "lost: u-1 (evicted from n1 (TerminationByKubelet))"
-    assert decisions.lost == find_requested(units, observer.observe(NOW)) == {}
+    reason = "lost: u-1 (evicted from n1 (TerminationByKubelet))"
+    decision = decided(units, observer.observe(NOW))
+    assert [str(action) for action in decision.actions] == [f"stop u-0: {reason}"]
+    assert decision.units["u"].reason == reason
+    assert decision.units["u"].reason_code is ReasonCode.DISRUPTED
 
 
 def test_a_node_that_is_lost():
@@ -269,10 +274,10 @@ def test_a_node_that_is_lost():
     deadline = parse_time(body["metadata"]["deletionTimestamp"])
     soon = observer.observe(deadline + OVERDUE_SECONDS - 1)
     assert shown(soon)[0] == (State.RUNNING, ReasonCode.DELETING)
-    assert find_lost((unit(),), soon) == set()
+    assert find_lost((unit(),), soon, now=deadline) == {}
     late = observer.observe(deadline + OVERDUE_SECONDS)
     assert shown(late) == (PENDING, "lost: n1 was lost", 0)
-    assert decide((unit(),), late, {"a"}).lost == {"a": "lost: n1 was lost"}
+    assert find_lost((unit(),), late, now=deadline) == {"a": "lost: n1 was lost"}
 
 
 def test_an_exit_before_the_eviction_is_a_failure():
@@ -290,9 +295,9 @@ def test_a_lost_process_waits_for_those_that_it_starts_after():
     observer.replace(PODS, both)
     for body in both:
         observer.apply(PODS, "DELETED", body)
-    assert decide(units, observer.observe(NOW)).create == ("a",)
+    assert started(units, observer.observe(NOW)) == ["a"]
     observer.apply(PODS, "ADDED", pod("a", RUNNING, attempt=2))
-    assert decide(units, observer.observe(NOW)).create == ("b",)
+    assert started(units, observer.observe(NOW)) == ["b"]
 
 
 def test_all_ranks_of_a_unit_were_lost():
@@ -303,20 +308,20 @@ def test_all_ranks_of_a_unit_were_lost():
     for body in pods:
         observer.apply(PODS, "DELETED", body)
     observation = observer.observe(NOW)
-    decisions = decide(units, observation)
-    assert (decisions.create, decisions.unit_actions) == (("u-0", "u-1"), ())
-    attempts = {next_attempt_of_lost(item.name, units, observation) for item in units}
+    assert started(units, observation) == ["u-0", "u-1"]
+    attempts = {next_attempt(item.name, units, observation) for item in units}
     assert attempts == {Attempt(number=2, lost="lost: u-0 (n1 was drained)")}
 
 
 def test_pods_that_were_deleted_while_no_supervisor_observed_them():
     units = (unit("a"), unit("b", "OnFailure"), unit("c", "Never"))
     observer = PodObserver("e", roster=units)
-    observer.created, observer.ended = frozenset("abc"), frozenset("b")
+    record = Record(created=frozenset("abc"), ended=frozenset("b"))
+    observer.created, observer.ended = record.created, record.ended
     observation = observer.observe(NOW)
-    assert find_created(units, observation) == {"a"}
+    assert started(units, observation, record=record) == ["a"]
     assert shown(observation) == (PENDING, "lost: its Pod was deleted", 0)
-    attempt = next_attempt_of_lost("a", units, observation)
+    attempt = next_attempt("a", units, observation, record=record)
     assert attempt == Attempt(lost="lost: its Pod was deleted")
 
 

@@ -12,10 +12,11 @@ from symphony.status import ReasonCode, State
 from symphony_kube.api.labels import Scope
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.lifecycle.attempts import request, stop_requested, with_manifest
-from symphony_kube.lifecycle.supervisor.decisions import decide
 from symphony_kube.render.roster import decode_roster
 from symphony_kube.state.control_state import Control, encode
 from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, PodObserver, observe
+
+from .decisions import started
 
 NOW = 1_700_000_100.0
 CREATED, STARTED = "2023-11-14T22:13:10Z", "2023-11-14T22:13:20Z"
@@ -188,7 +189,7 @@ def test_the_supervisor_creates_a_job_set_once():
         },
     }
     observed = observe("e", [database], now=NOW, roster=manifest.roster)
-    assert decide(manifest.roster, observed).create == ("train-0",)
+    assert started(manifest.roster, observed) == ["train-0", "train-1"]
 
 
 @pytest.mark.parametrize(

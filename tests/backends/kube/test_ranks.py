@@ -9,16 +9,14 @@ from symphony.status import ReasonCode, State
 from symphony_kube.api.labels import RANK_OF
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.lifecycle.attempts import next_attempt
-from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide, find_startable
-from symphony_kube.lifecycle.supervisor.lost_units import find_created, find_lost
-from symphony_kube.lifecycle.supervisor.rank_decisions import (
-    UnitAction,
-    attempt_of_other_ranks,
-)
+from symphony_kube.lifecycle.replacer import find_startable
+from symphony_kube.lifecycle.supervisor.record import Record
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import Attempt, Control
+from symphony_kube.state.creation_problems import Problem
 from symphony_kube.state.observe import JOBS, PODS, PodObserver
 
+from .decisions import actions, created_later, decided, started
 from .test_control import ENDED, EXITED, NOW, RUNNING, STARTED, observe, pod
 
 EXIT_TIME = 1_700_000_050.0
@@ -55,87 +53,96 @@ def ended(rank, state=EXITED, **options):
     return pod(f"u-{rank}", state, phase="Failed", **options)
 
 
-def restart(*ranks, is_new=True, reason="the unit restarts: u-1 exited with 3"):
-    return UnitAction(ranks=ranks, reason=reason, start=EXIT_TIME, in_row=1, is_new=is_new)
+def stops(*ranks, reason="the unit restarts: u-1 exited with 3"):
+    return [f"stop {rank}: {reason}" for rank in ranks]
 
 
-def fail(*ranks, **options):
-    reason, code = "the unit failed: u-1 exited with 3", ReasonCode.UNIT_FAILED
-    return UnitAction(ranks=ranks, reason=reason, code=code, **options)
+FAILURE = "the unit failed: u-1 exited with 3"
 
 
 @pytest.mark.parametrize(
     ("units", "pods", "expected"),
     [
-        (ONCE, [running(0), running(1)], None),
-        (ONCE, [ended(0, SUCCEEDED), running(1)], None),
-        (ONCE, [running(0), ended(1, FAILED)], restart("u-1", "u-0")),
-        (ONCE, [ended(0, SUCCEEDED), ended(1, FAILED)], restart("u-1", "u-0")),
+        (ONCE, [running(0), running(1)], []),
+        (ONCE, [ended(0, SUCCEEDED), running(1)], []),
+        (ONCE, [running(0), ended(1, FAILED)], stops("u-0")),
+        (
+            ONCE,
+            [ended(0, SUCCEEDED), ended(1, FAILED)],
+            ["start u-0", "start u-1 (again: exit code 3)"],
+        ),
         (
             ONCE,
             [running(0, attempt=2, retries=1), ended(1, FAILED, attempt=2, retries=1)],
-            fail("u-0"),
+            stops("u-0", reason=FAILURE),
         ),
-        (NEVER, [running(0), ended(1, FAILED)], fail("u-0")),
-        (NEVER, [ended(0), ended(1, FAILED)], None),
-        (NEVER, [running(0, control=FAILS), ended(1, FAILED)], None),
+        (NEVER, [running(0), ended(1, FAILED)], stops("u-0", reason=FAILURE)),
+        (NEVER, [ended(0), ended(1, FAILED)], ["finish"]),
+        (NEVER, [running(0, control=FAILS), ended(1, FAILED)], []),
+        # The third rank is never created.
         (
             roster("u-0", "u-1", "u-2"),
             [running(0), ended(1, FAILED)],
-            fail("u-0", never_start=("u-2",)),
+            stops("u-0", reason=FAILURE),
         ),
         # A user stops the unit.
-        (ONCE, [running(0, control=Control(stop=EXIT_TIME)), ended(1, FAILED)], None),
+        (ONCE, [running(0, control=Control(stop=EXIT_TIME)), ended(1, FAILED)], []),
         # The unit is being restarted.
-        (ONCE, [running(0, control=RESTARTS), ended(1, FAILED, control=RESTARTS)], None),
-        (ONCE, [running(0, attempt=2), ended(1, FAILED, control=RESTARTS)], None),
+        (ONCE, [running(0, control=RESTARTS), ended(1, FAILED, control=RESTARTS)], []),
+        (ONCE, [running(0, attempt=2), ended(1, FAILED, control=RESTARTS)], ["start u-1"]),
     ],
 )
-def test_what_is_requested_for_the_ranks_of_a_unit(units, pods, expected):
-    observation = observe(*pods, roster=units)
-    actions = decide(units, observation, now=NOW).unit_actions
-    assert actions == (() if expected is None else (expected,))
+def test_what_is_decided_for_the_ranks_of_a_unit(units, pods, expected):
+    assert actions(units, observe(*pods, roster=units)) == expected
+
+
+def test_the_decision_about_a_unit_is_recorded_in_its_ranks():
+    (decision,) = decided(ONCE, observe(running(0), ended(1, FAILED), roster=ONCE)).units.values()
+    assert (decision.rank, decision.next_start, decision.in_row) == ("u-1", EXIT_TIME, 1)
+    assert decision.reason_code is ReasonCode.BACKING_OFF
 
 
 def test_a_restart_that_was_recorded_in_one_rank_is_completed():
     first = replace(RESTARTS, command="restart", others="u-0:1")
     failed = ended(1, FAILED, control=first)
     observation = observe(running(0), failed, roster=ONCE)
-    assert decide(ONCE, observation).unit_actions == (
-        restart("u-0", is_new=False, reason="the reason"),
-    )
-    assert find_startable(ONCE, observation) == []
+    assert actions(ONCE, observation) == stops("u-0")
+    assert find_startable(ONCE, observation, NOW) == []
     assert observation.status.note == ""
     requested = observe(running(0, control=RESTARTS), failed, roster=ONCE)
-    assert decide(ONCE, requested).unit_actions == ()
+    assert actions(ONCE, requested) == []
 
 
 def test_ranks_start_again_when_all_have_been_stopped():
     failed = ended(1, FAILED, control=RESTARTS)
     stopping = observe(running(0, control=RESTARTS), failed, roster=ONCE)
-    assert find_startable(ONCE, stopping) == []
+    assert find_startable(ONCE, stopping, NOW) == []
     stopped = observe(ended(0, control=RESTARTS), failed, roster=ONCE)
-    assert find_startable(ONCE, stopped) == ["u-0", "u-1"]
+    assert find_startable(ONCE, stopped, NOW) == ["u-0", "u-1"]
     assert {process.reason_code for process in stopped.status} == {ReasonCode.BACKING_OFF}
     one_started = observe(running(0, attempt=2), failed, roster=ONCE)
-    assert find_startable(ONCE, one_started) == ["u-1"]
+    assert find_startable(ONCE, one_started, NOW) == ["u-1"]
 
 
 def test_ranks_that_a_change_stops_later_start_together():
     """A change requests the start of all processes before it stops those of the last wave."""
     later = Control(start=EXIT_TIME)
     failed = ended(1, FAILED, control=later)
-    assert find_startable(ONCE, observe(running(0, control=later), failed, roster=ONCE)) == []
+    observation = observe(running(0, control=later), failed, roster=ONCE)
+    assert find_startable(ONCE, observation, NOW) == []
     stopped = observe(ended(0, control=RESTARTS), failed, roster=ONCE)
-    assert find_startable(ONCE, stopped) == ["u-0", "u-1"]
+    assert find_startable(ONCE, stopped, NOW) == ["u-0", "u-1"]
 
 
 @pytest.mark.parametrize("control", [RESTARTS, Control(stop=EXIT_TIME)])
-def test_a_new_rank_is_not_created_beside_old_or_stopped_ones(control):
+@pytest.mark.parametrize("state", [running, ended])
+def test_a_new_rank_is_not_created_beside_old_or_stopped_ones(control, state):
     units = roster("u-0", "u-1", "u-2", policy="Always")
-    observation = observe(running(0, control=control), running(1, control=control), roster=units)
-    assert decide(units, observation).create == ()
-    assert decide(units, observe(running(0), running(1), roster=units)).create == ("u-2",)
+    pods = [state(rank, control=control) for rank in (0, 1)]
+    observation = observe(*pods, roster=units)
+    found = started(units, observation)
+    assert found == [] or set(found) == {"u-0", "u-1", "u-2"}
+    assert started(units, observe(running(0), running(1), roster=units)) == ["u-2"]
 
 
 def test_ranks_of_a_failed_unit_have_failed():
@@ -145,7 +152,7 @@ def test_ranks_of_a_failed_unit_have_failed():
     assert stopped.reason_code is ReasonCode.UNIT_FAILED
     # Both have exited in the same second.
     assert observation.status.exit_code == cause.exit_code == 3
-    assert decide(NEVER, observation).finished
+    assert actions(NEVER, observation) == ["finish"]
 
 
 # --- deleted Pods ---
@@ -159,72 +166,73 @@ def observe_deletion(units, *pods, deleted):
     return observer.observe(NOW)
 
 
-def start_after_loss(rank, *others):
-    return UnitAction(
-        ranks=others,
-        reason=f"lost: {rank} (its Pod was deleted)",
-        code=ReasonCode.DISRUPTED,
-        start=NOW,
-        is_new=True,
-    )
+LOST = "lost: u-1 (its Pod was deleted)"
 
 
 def test_a_unit_starts_again_if_the_pod_of_a_rank_is_deleted():
     observation = observe_deletion(ONCE, running(0), deleted=running(1))
-    assert decide(ONCE, observation, now=NOW).unit_actions == (start_after_loss("u-1", "u-0"),)
+    assert actions(ONCE, observation) == stops("u-0", reason=LOST)
     # This does not count as one of the permitted restarts.
     again = observe_deletion(
         ONCE, running(0, attempt=2, retries=1), deleted=running(1, attempt=2, retries=1)
     )
-    assert decide(ONCE, again, now=NOW).unit_actions == (start_after_loss("u-1", "u-0"),)
+    assert actions(ONCE, again) == stops("u-0", reason=LOST)
+    (decision,) = decided(ONCE, again).units.values()
+    assert decision.reason_code is ReasonCode.DISRUPTED
     never = observe_deletion(NEVER, running(0), deleted=running(1))
-    (action,) = decide(NEVER, never, now=NOW).unit_actions
-    assert (action.code, action.ranks) == (ReasonCode.UNIT_FAILED, ("u-0",))
+    (line,) = actions(NEVER, never)
+    assert line.startswith("stop u-0: the unit failed: u-1 failed (exit status unknown")
 
 
 @pytest.mark.parametrize(
     ("other", "finished", "expected"),
     [
-        (running(0), (), start_after_loss("u-1", "u-0")),
-        (ended(0, SUCCEEDED), (), start_after_loss("u-1", "u-0")),
-        (ended(0, SUCCEEDED), ("u-1",), None),
-        (None, ("u-0",), ("u-0", "u-1")),
-        (None, (), ("u-0", "u-1")),
-        (None, ("u-0", "u-1"), ()),
+        (running(0), (), stops("u-0", reason=LOST)),
+        (
+            ended(0, SUCCEEDED),
+            (),
+            ["start u-0", "start u-1 (again: lost: its Pod was deleted)"],
+        ),
+        (ended(0, SUCCEEDED), ("u-1",), ["finish"]),
+        (
+            None,
+            ("u-0",),
+            ["start u-0", "start u-1 (again: lost: its Pod was deleted)"],
+        ),
+        (
+            None,
+            (),
+            [
+                "start u-0 (again: lost: its Pod was deleted)",
+                "start u-1 (again: lost: u-0 (its Pod was deleted))",
+            ],
+        ),
+        (None, ("u-0", "u-1"), ["finish"]),
     ],
 )
 def test_a_deletion_that_the_supervisor_has_not_observed(other, finished, expected):
     observer = PodObserver("e", roster=ONCE)
-    observer.created, observer.ended = frozenset({"u-0", "u-1"}), frozenset(finished)
+    record = Record(created=frozenset({"u-0", "u-1"}), ended=frozenset(finished))
+    observer.created, observer.ended = record.created, record.ended
     observer.replace(PODS, [] if other is None else [other])
-    observation = observer.observe(NOW)
-    excluded = {"u-0", "u-1"} - find_lost(ONCE, observation) - find_created(ONCE, observation)
-    decisions = decide(ONCE, observation, excluded, now=NOW)
-    if isinstance(expected, UnitAction):
-        assert (decisions.unit_actions, decisions.create) == ((expected,), ())
-    elif expected is None:
-        assert decisions.create == ()
-    else:
-        assert (decisions.unit_actions, decisions.create) == ((), expected)
+    assert actions(ONCE, observer.observe(NOW), record=record) == expected
 
 
 def test_a_deleted_rank_is_created_again_with_the_others():
     observation = observe_deletion(ONCE, running(0, control=RESTARTS), deleted=running(1))
-    assert decide(ONCE, observation).create == ()
+    assert started(ONCE, observation) == []
     stopped = observe_deletion(ONCE, ended(0, control=RESTARTS), deleted=running(1))
-    assert find_startable(ONCE, stopped) == ["u-0"]
-    assert decide(ONCE, stopped).create == ()
+    assert find_startable(ONCE, stopped, NOW) == ["u-0"]
     begun = ended(0, control=replace(RESTARTS, replaced=NOW))
-    assert decide(ONCE, observe_deletion(ONCE, begun, deleted=running(1))).create == ()
+    assert started(ONCE, observe_deletion(ONCE, begun, deleted=running(1))) == []
     others = [ended(0, control=replace(RESTARTS, replaced=NOW)), running(0, attempt=2, retries=1)]
-    started = observe_deletion(ONCE, *others, deleted=running(1))
-    decisions = decide(ONCE, started, now=NOW)
-    assert (decisions.create, decisions.unit_actions) == (("u-1",), ())
-    joined = attempt_of_other_ranks("u-1", ONCE, started.unit_statuses)
-    assert joined == Attempt(number=2, restarts=1, retries=1, in_row=1)
+    again = observe_deletion(ONCE, *others, deleted=running(1))
+    assert actions(ONCE, again) == ["start u-1"]
     # Its Pod cannot be created.
-    (action,) = decide(ONCE, started, {"u-1"}, now=NOW).unit_actions
-    assert (action.code, action.ranks) == (ReasonCode.UNIT_FAILED, ("u-0",))
+    problem = Problem(text="the name is taken", time=NOW, permanent=True)
+    record = Record(problems={"u-1": problem})
+    (line,) = actions(ONCE, again, record=record)
+    assert line.startswith("stop u-0: the unit failed: u-1 failed")
 
 
 def test_the_deletion_of_the_latest_pod_does_not_lead_to_an_earlier_one():
@@ -236,13 +244,14 @@ def test_the_deletion_of_the_latest_pod_does_not_lead_to_an_earlier_one():
     observation = observe_deletion(ONCE, *old, second[0], deleted=second[1])
     status = observation.status.processes[1]
     assert (status.state, status.reason_code) == (State.PENDING, ReasonCode.DISRUPTED)
-    assert decide(ONCE, observation, now=NOW).unit_actions == (start_after_loss("u-1", "u-0"),)
+    assert actions(ONCE, observation) == stops("u-0", reason=LOST)
 
 
 def test_a_process_whose_pod_was_deleted_is_not_restarted():
     units = (Unit(name="a", processes=("a",), supervised_restart={"policy": "Always"}),)
     observation = observe_deletion(units, pod("b", RUNNING), deleted=pod("a", RUNNING))
-    assert decide(units, observation) == Decisions(finished=True)
+    assert actions(units, observation) == ["finish"]
+    assert created_later(units, observation) == []
 
 
 def test_a_supervisor_waits_until_the_next_attempt_is_created():
@@ -250,7 +259,7 @@ def test_a_supervisor_waits_until_the_next_attempt_is_created():
     for units, state in ((ONCE, State.PENDING), (None, State.UNKNOWN)):
         observation = observe(begun, roster=units)
         assert observation.containers["u-1"].state is state
-    assert decide(ONCE, observe(begun, roster=ONCE)).unit_actions == ()
+    assert actions(ONCE, observe(begun, roster=ONCE)) == []
 
 
 # --- ranks that are not all scheduled ---
@@ -280,20 +289,22 @@ def within(seconds):
 )
 def test_a_unit_is_released_if_its_ranks_are_not_scheduled_in_time(seconds, pods, is_released):
     units = within(seconds)
-    decisions = decide(units, observe(*pods, roster=units), now=NOW)
-    assert bool(decisions.unit_actions) is is_released
+    decision = decided(units, observe(*pods, roster=units))
+    assert bool(decision.units) is is_released
     if is_released:
-        (action,) = decisions.unit_actions
-        assert action.reason == "only 1 of 2 ranks could be scheduled within 60 s"
-        assert action.code is ReasonCode.UNSCHEDULABLE
-        assert NOW + 30 <= action.start <= NOW + 60
+        reason = "only 1 of 2 ranks could be scheduled within 60 s"
+        names = [f"u-{rank}" for rank in range(len(pods))]
+        assert [str(action) for action in decision.actions] == stops(*names, reason=reason)
+        (unit,) = decision.units.values()
+        assert (unit.reason_code, unit.rank) == (ReasonCode.UNSCHEDULABLE, names[-1])
+        assert NOW + 30 <= unit.next_start <= NOW + 60
 
 
 def test_the_supervisor_wakes_up_to_release_a_unit():
     units = within(110.0)
     observation = observe(running(0), waiting(1), roster=units)
     # The Pods were created 100 seconds ago.
-    assert decide(units, observation, now=NOW).seconds == 10.0
+    assert decided(units, observation).wake_at == NOW + 10.0
 
 
 def test_released_units_try_again_at_different_times():
@@ -303,7 +314,8 @@ def test_released_units_try_again_at_different_times():
         observation = observe(
             running(0, attempt=attempt), waiting(1, attempt=attempt), roster=units
         )
-        found.append(decide(units, observation, now=NOW).unit_actions[0].start)
+        (decision,) = decided(units, observation).units.values()
+        found.append(decision.next_start)
     assert len(set(found)) == 3
 
 

@@ -15,15 +15,15 @@ import symphony_kube
 from symphony.cluster.run_results import find_run_usage
 from symphony.errors import LaunchFailed
 from symphony.plan.policies import Policies
-from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
+from symphony.status import ReasonCode, State
 from symphony_kube.lifecycle.supervisor import in_cluster
-from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide
 from symphony_kube.lifecycle.supervisor.detached import SupervisorDirectory, directory_of
 from symphony_kube.lifecycle.supervisor.in_cluster import SecretStore
 from symphony_kube.lifecycle.supervisor.loop import supervise
 from symphony_kube.lifecycle.supervisor.record import Record, Round, decode_record, encode_record
 from symphony_kube.render.deadline import with_deadline
 from symphony_kube.render.roster import Unit
+from symphony_kube.state.control_state import Control
 from symphony_kube.state.creation_problems import Problem
 from symphony_kube.state.ending import (
     StoppedProcesses,
@@ -31,7 +31,7 @@ from symphony_kube.state.ending import (
     decode_ending,
     encode_ending,
 )
-from symphony_kube.state.observe import Observation
+from symphony_kube.state.observe import PODS, PodObserver
 from symphony_kube.state.pod_status import ContainerStatus
 
 from .conftest import (
@@ -45,8 +45,9 @@ from .conftest import (
     unschedulable,
     wait_until,
 )
+from .decisions import actions, created_later, decided
 from .held import HELD, release
-from .test_control import ENDED, STARTED, observe, pod
+from .test_control import ENDED, NOW, STARTED, observe, pod
 
 RUNNING = ContainerStatus(state=State.RUNNING, started=1.0)
 SUCCEEDED = ContainerStatus(state=State.SUCCEEDED, started=1.0, ended=2.0)
@@ -59,35 +60,59 @@ ROSTER = (
 )
 
 
-def observed(**states):
-    """Return the observation of units that exist, and of units in the state None that do not."""
-    containers = {name: state or PENDING for name, state in states.items()}
-    missing = frozenset(name for name, state in states.items() if state is None)
-    processes = tuple(
-        ProcessStatus(name=name, state=item.state, ended=item.ended, exit_code=item.exit_code)
-        for name, item in containers.items()
-    )
-    status = ExperimentStatus(name="e", backend="kube", processes=processes)
-    return Observation(status=status, containers=containers, missing_units=missing)
+def exits(code):
+    return {"terminated": {"exitCode": code, "startedAt": STARTED, "finishedAt": ENDED}}
+
+
+# The state and the phase of a Pod, by the word that the tests use.
+PODS_BY_WORD = {
+    "running": ({"running": {"startedAt": STARTED}}, "Running"),
+    "creating": ({"waiting": {"reason": "ContainerCreating"}}, "Pending"),
+    "succeeded": (exits(0), "Succeeded"),
+    "failed": (exits(3), "Failed"),
+}
+
+
+def observed(roster=ROSTER, **words):
+    """Return the observation of units that exist in the states ``words``."""
+    pods = []
+    for name, word in words.items():
+        state, phase = PODS_BY_WORD[word]
+        pods.append(pod(name, state, phase=phase))
+    return observe(*pods, roster=roster)
 
 
 @pytest.mark.parametrize(
-    ("states", "excluded", "expected"),
+    ("words", "expected", "later"),
     [
-        ({"a": RUNNING, "b": None, "c": None}, "", Decisions()),
-        ({"a": SUCCEEDED, "b": None, "c": None}, "", Decisions(create=("b",))),
-        ({"a": FAILED, "b": None, "c": FAILED}, "", Decisions(finished=True)),
-        ({"a": SUCCEEDED, "b": PENDING, "c": None}, "", Decisions()),
-        ({"a": SUCCEEDED, "b": RUNNING, "c": None}, "", Decisions(create=("c",))),
-        ({"a": SUCCEEDED, "b": RUNNING, "c": RUNNING}, "", Decisions(finished=True)),
-        # A user has deleted the Pod of b.
-        ({"a": SUCCEEDED, "b": None, "c": RUNNING}, "b", Decisions(finished=True)),
-        # The first Pod was deleted before the supervisor started.
-        ({"a": None, "b": None, "c": None}, "", Decisions(create=("a",))),
+        ({}, ["start a"], "abc"),
+        ({"a": "running"}, [], "bc"),
+        ({"a": "succeeded"}, ["start b (after a has succeeded)"], "bc"),
+        ({"a": "failed"}, ["finish"], ""),
+        ({"a": "succeeded", "b": "creating"}, [], "c"),
+        ({"a": "succeeded", "b": "running"}, ["start c (after b has started)"], "c"),
+        ({"a": "succeeded", "b": "running", "c": "running"}, [], ""),
     ],
 )
-def test_decisions(states, excluded, expected):
-    assert decide(ROSTER, observed(**states), excluded) == expected
+def test_start_order(words, expected, later):
+    observation = observed(**words)
+    assert actions(ROSTER, observation) == expected
+    assert created_later(ROSTER, observation) == list(later)
+
+
+def test_units_whose_pods_a_user_has_deleted_are_not_created_again():
+    roster = (Unit(name="a", processes=("a",)), Unit(name="b", processes=("b",)))
+    record = Record(created=frozenset("ab"))
+    observer = PodObserver("e", roster=roster)
+    observer.created = record.created
+    observer.replace(PODS, [pod("a", {"running": {"startedAt": STARTED}})])
+    assert actions(roster, observer.observe(NOW), record=record) == []
+    assert created_later(roster, observer.observe(NOW), record=record) == []
+
+
+def test_a_supervisor_waits_for_the_units_that_the_launcher_creates():
+    observation = observed()
+    assert actions(ROSTER, observation, creatable="bc") == []
 
 
 STOPPED = {"reason": "the experiment ended with a", "code": "experiment-ended", "failed": False}
@@ -95,38 +120,71 @@ LATE = {"reason": "deadline exceeded", "code": "deadline-exceeded", "failed": Tr
 
 
 @pytest.mark.parametrize(
-    ("policies", "states", "stopped", "fields"),
+    ("policies", "words", "expected"),
     [
-        (Policies(ends_with=("a",)), {"a": SUCCEEDED, "b": RUNNING, "c": None}, "bc", STOPPED),
-        (Policies(deadline=5), {"a": RUNNING, "b": None, "c": None}, "abc", LATE),
+        (
+            Policies(ends_with=("a",)),
+            {"a": "succeeded", "b": "running"},
+            ["stop b: the experiment ended with a"],
+        ),
+        (Policies(deadline=5), {"a": "running"}, ["stop a: deadline exceeded"]),
+        (
+            Policies(on_failure="stop"),
+            {"a": "failed", "b": "running", "c": "creating"},
+            ["stop c: the experiment failed: a failed (exit code 3)"],
+        ),
     ],
 )
-def test_end_of_an_experiment(policies, states, stopped, fields):
-    ending = StoppedProcesses(processes=tuple(stopped), time=16.0, **fields)
-    decisions = decide(ROSTER, observed(**states), policies=policies, launched=10.0, now=16.0)
-    assert decisions == Decisions(ending=ending)
+def test_end_of_an_experiment(policies, words, expected):
+    decision = decided(ROSTER, observed(**words), policies=policies, launched=NOW - 6)
+    assert [str(action) for action in decision.actions] == expected
+    assert decision.events[0]["event"] == "ending"
+
+
+@pytest.mark.parametrize("fields", [STOPPED, LATE])
+def test_an_end_in_progress_stops_the_waves_one_after_another(fields):
+    ending = StoppedProcesses(processes=tuple("abc"), time=NOW, **fields)
     assert decode_ending(encode_ending(ending)) == ending
+    record = Record(ending=ending)
+    both = observed(a="running", b="running")
+    assert actions(ROSTER, both, record=record) == [f"stop b: {fields['reason']}"]
+    stopping = Control(stop=NOW)
+    first = pod("a", {"running": {"startedAt": STARTED}})
+    waits = observe(
+        first, pod("b", {"running": {"startedAt": STARTED}}, control=stopping), roster=ROSTER
+    )
+    assert actions(ROSTER, waits, record=record) == []
+    # The end cancels the restart of a process.
+    restarts = replace(stopping, start=NOW)
+    cancelled = observe(first, pod("b", exits(143), control=restarts, phase="Failed"))
+    assert actions(ROSTER[:2], cancelled, record=record) == [f"stop a: {fields['reason']}"]
+    ended = observed(a="failed", b="failed")
+    assert actions(ROSTER, ended, record=record) == ["finish"]
 
 
 def test_process_starts_when_one_that_was_not_ready_in_time_is_ready():
     roster = (
-        Unit(name="a", processes=("a",)),
+        Unit(name="a", processes=("a",), ready={"a": 5.0}, logs={"a": "up"}),
         Unit(name="b", processes=("b",), starts_after={"a": "ready"}),
     )
-    late = replace(RUNNING, never_ready=True)
-    assert not decide(roster, observed(a=late, b=None)).finished
-    ready = replace(RUNNING, ready=True, was_ready=True)
-    assert decide(roster, observed(a=ready, b=None)) == Decisions(create=("b",))
-    assert decide(roster, observed(a=FAILED, b=None)).finished
+    late = observed(roster, a="running")
+    assert late.containers["a"].never_ready
+    assert actions(roster, late) == []
+    assert created_later(roster, late) == ["b"]
+    ready = replace(late.containers["a"], ready=True, was_ready=True)
+    observation = replace(late, containers={**late.containers, "a": ready})
+    assert actions(roster, observation) == ["start b (after a is ready)"]
+    failed = observed(roster, a="failed")
+    assert created_later(roster, failed) == []
 
 
 def test_experiment_with_policies_is_supervised_until_it_has_finished():
     policies = Policies(on_failure="stop", deadline=60)
-    running = observed(a=SUCCEEDED, b=SUCCEEDED, c=RUNNING)
-    decisions = decide(ROSTER, running, policies=policies, launched=10.0, now=16.0)
-    assert decisions == Decisions(seconds=54.0)
-    finished = observed(a=SUCCEEDED, b=SUCCEEDED, c=SUCCEEDED)
-    assert decide(ROSTER, finished, policies=policies, launched=10.0, now=16.0).finished
+    running = observed(a="succeeded", b="succeeded", c="running")
+    decision = decided(ROSTER, running, policies=policies, launched=NOW - 6)
+    assert (decision.actions, decision.wake_at) == ((), NOW + 54.0)
+    finished = observed(a="succeeded", b="succeeded", c="succeeded")
+    assert actions(ROSTER, finished, policies=policies, launched=NOW - 6) == ["finish"]
 
 
 def test_states_of_stopped_processes():

@@ -5,15 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from symphony.plan.actions import Start
+from symphony.plan.decide import decide
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.create import in_parallel
-from symphony_kube.lifecycle.supervisor.decisions import find_startable
+from symphony_kube.lifecycle.supervisor.facts import describe
+from symphony_kube.lifecycle.supervisor.wishes import make_wish
 from symphony_kube.render.roster import Roster
 from symphony_kube.state.observe import Observation
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
+
+
+def find_startable(roster: Roster, observation: Observation, now: float) -> list[str]:
+    """Return the units whose next attempt is requested and can start, as a client sees them.
+
+    If the command was not recorded in all of its units, because the client was killed, no unit is
+    started again until the command is repeated.
+    """
+    situation = describe(roster, observation, now=now)
+    decision = decide(make_wish(roster), situation.state, situation.facts, now)
+    started = {action.process for action in decision.actions if isinstance(action, Start)}
+    return [
+        unit.name
+        for unit in roster
+        if not started.isdisjoint(unit.processes)
+        and unit.name in observation.unit_statuses
+        and observation.unit_statuses[unit.name].waits_for_start
+    ]
 
 
 class Replacer:
@@ -26,41 +47,35 @@ class Replacer:
 
     def replace(
         self,
-        roster: Roster,
         observation: Observation,
+        units: Iterable[str],
         *,
         now: float,
-        round: int = 0,
+        round: int | None = None,
         begun: Iterable[str] = (),
-    ) -> float | None:
-        """Replace the attempts whose next attempt can start at the time ``now``.
+    ) -> None:
+        """Replace the attempts of ``units`` whose next attempt is requested for the time ``now`` or
+        before.
 
         ``begun`` contains the units in which the creation of the next attempt has begun, but the
-        client or supervisor may have been killed. It is completed. Return the time of the next
-        start that is already known, or None.
+        client or supervisor may have been killed. It is completed. ``round`` is the number of times
+        that the experiment has been restarted, or None if only its attempts show this.
         """
-        times = []
-        names = [
-            name
-            for name in begun
-            if (name, observation.unit_statuses[name].attempt.number) not in self._replaced
-        ]
-        for name in find_startable(roster, observation):
-            unit = observation.unit_statuses[name]
-            if (name, unit.attempt.number) in self._replaced:
-                continue
-            if unit.control.start > now:
-                times.append(unit.control.start)
-            else:
-                names.append(name)
-        deadline = observation.status.deadline
+        statuses = observation.unit_statuses
+        names = dict.fromkeys(begun)
+        for name in units:
+            status = statuses.get(name)
+            if status is not None and status.waits_for_start and status.control.start <= now:
+                names[name] = None
+        attempts_of = {name: (name, statuses[name].attempt.number) for name in names}
+        new = [name for name in names if attempts_of[name] not in self._replaced]
+        if round is None:
+            round = max((status.attempt.round for status in statuses.values()), default=0)
+        latest, deadline = round, observation.status.deadline
 
         def replace_one(name: str) -> None:
-            unit = observation.unit_statuses[name]
-            attempts.replace_attempt(self._api, self._scope, unit, deadline=deadline, round=round)
+            unit = statuses[name]
+            attempts.replace_attempt(self._api, self._scope, unit, deadline=deadline, round=latest)
 
-        in_parallel(replace_one, names, threads=self._api.connections)
-        self._replaced.update(
-            (name, observation.unit_statuses[name].attempt.number) for name in names
-        )
-        return min(times, default=None)
+        in_parallel(replace_one, new, threads=self._api.connections)
+        self._replaced.update(attempts_of[name] for name in new)

@@ -49,6 +49,8 @@ from symphony_kube.state.reasons import Reason
 from symphony_kube.state.unit_status import POD_DELETED, POD_REMOVED, UnitStatus, policy_of
 
 BACKEND = "kube"
+# The start order does not delay these restarts.
+_WITHOUT_ORDER = (ReasonCode.BACKING_OFF.value, ReasonCode.UNSCHEDULABLE.value)
 PODS, JOBS, JOB_SETS = "pods", "jobs", "jobsets"
 
 # The kinds of objects whose state is a `JobStatus`.
@@ -856,6 +858,8 @@ def _explain_waiting(
     for unit in units:
         status = unit_statuses.get(unit.name)
         if status is None or not status.waits_for_start or not unit.starts_after:
+            continue
+        if status.control.code in _WITHOUT_ORDER:
             continue
         conditions = {name: word for name, word in unit.starts_after.items() if name in containers}
         decision = verdict(conditions, containers)

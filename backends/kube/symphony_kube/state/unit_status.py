@@ -104,9 +104,10 @@ class UnitStatus:
 
     ``containers`` maps process names to states. The states are valid until one of the unit's
     objects changes. If ``valid_until`` is not None, they are valid at most until this time, in
-    seconds since the epoch. ``control`` contains the requests for the attempt. ``has_ended`` is
-    true if no process of the attempt is running or can start. ``retry`` is the restart that the
-    supervisor has to request, or None. ``disruption`` is what has ended the attempt, if the
+    seconds since the epoch. ``executions`` contains the states of the attempt alone, whatever
+    follows from them. ``control`` contains the requests for the attempt. ``has_ended`` is true if
+    no process of the attempt is running or can start. ``retry`` is the restart that the supervisor
+    has to request, or None. ``disruption`` is what has ended the attempt, if the
     supervisor has to start the unit again because of it, or None; see `symphony.plan.disruption`.
     ``restarts`` is the number of restarts of the next attempt.
     ``pods`` and ``job`` are the objects of the attempt, of which ``pods[-1]`` is the newest. There
@@ -149,6 +150,7 @@ class UnitStatus:
         self.attempt, self.control = self._latest_attempt()
         has_started = any(item.started is not None for item in self.containers.values())
         restarts = max((item.restarts for item in self.containers.values()), default=0)
+        self.executions: Containers = self.containers
         self.has_ended = False
         self.retry: Retry | None = None
         self.disruption: Disruption | None = None
@@ -235,6 +237,7 @@ class UnitStatus:
         if control.stop:
             for name, container in self.containers.items():
                 self.containers[name] = self._stopped(container)
+        self.executions = dict(self.containers)
         self.has_ended = all(item.state in ENDED for item in self.containers.values())
         if not control.stop and not control.start:
             self.disruption = self._find_disruption()

@@ -39,7 +39,7 @@ class Record:
 
     ``created`` contains the units that have been created. If one of them does not exist, its Pod
     was deleted. It is created again only after a disruption, unless it is in ``ended``, which
-    contains the units that had ended by themselves; see `lost_units.find_ended`. ``problems``
+    contains the units that had ended by themselves; see `facts.find_ended`. ``problems``
     contains the units that could not be created. ``ending`` contains the processes that are
     stopped, once the end of the experiment has been decided. ``round`` is the latest restart of the
     experiment. ``revision`` is that of the description from which the supervisor works; see
@@ -112,6 +112,20 @@ class RecordStore(Protocol):
     def open_usage(self, run: SupervisedRun) -> UsageStore:
         """Return the place for the resource use. Raises `BackendError` if there is none."""
         ...
+
+
+class RecordBook:
+    """The present record of a run, which is stored whenever it changes."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self.record = store.read()
+
+    def write(self, record: Record) -> None:
+        """Store a record if it differs from the present one; see `RecordStore.write`."""
+        if record != self.record:
+            self._store.write(record)
+            self.record = record
 
 
 def encode_record(record: Record) -> str:

@@ -15,7 +15,7 @@ _CONDITIONS = ("ready", "started", "succeeded")
 _GRACES = (0.0, 1.0, 2.0, 5.0, 5.0)
 # The kinds of requests of users, and of what the outside world does.
 REQUESTS = ("stop", "start", "restart", "signal", "up", "scale", "up-again")
-DISRUPTIONS = ("evicted", "node-lost", "deleted", "drained", "preempted")
+DISRUPTIONS = ("evicted", "node-lost", "deleted", "drained", "preempted", "started-again")
 # The processes of one history in so many has many more of them.
 _LARGE_EVERY = 40
 # How many processes may restart without limit: the history has an end for other reasons.

@@ -39,6 +39,7 @@ class _Known:
         "clearing",
         "code",
         "disruption",
+        "done_by",
         "failed",
         "kill_at",
         "killed",
@@ -65,6 +66,7 @@ class _Known:
         self.killed = self.leftovers = False
         self.cleared = self.clearing = self.reserved = False
         self.disruption: Disruption | None = None
+        self.done_by = ""
         self.program: Program | None = None
 
     def begin(self, attempt: int) -> None:
@@ -74,6 +76,7 @@ class _Known:
         self.code = self.since = self.signaled_at = self.kill_at = None
         self.killed = self.leftovers = self.cleared = self.clearing = False
         self.disruption = self.program = None
+        self.done_by = ""
 
     def seen(self) -> Seen:
         """Return the facts as the product's executors report them."""
@@ -98,6 +101,7 @@ class _Known:
             cleared=self.cleared,
             clearing=self.clearing,
             reserved=self.reserved,
+            done_by=self.done_by,
         )
 
 
@@ -218,6 +222,14 @@ class Executor:
             self._report(snapshot)
         if next(self._repeats):
             self._clock.after(next(self._delays), self._report, snapshot)
+
+    def note_started_again(self, program: Program) -> None:
+        """Note that the platform has started a process again by itself."""
+        known = self._know(program.name)
+        known.begin(program.attempt)
+        known.program, known.starting, known.running = program, False, True
+        known.since, known.done_by = program.started, "the platform"
+        self._show(program.name, known)
 
     def _report(self, snapshot: _Snapshot) -> None:
         if self.is_dead:

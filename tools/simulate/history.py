@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 
 from simulate.clock import LAUNCH_TIME
-from simulate.outside import SLOW_DISRUPTIONS, SUDDEN_DISRUPTIONS, Outside
+from simulate.outside import SLOW_DISRUPTIONS, STARTED_AGAIN, SUDDEN_DISRUPTIONS, Outside
 from simulate.promises import ENDS, NO_ERROR, RECORD, Broken
 from simulate.scenario import Happening, Scenario
 from simulate.succession import Succession
@@ -113,6 +113,8 @@ class History:
             return
         if kind in SUDDEN_DISRUPTIONS or kind in SLOW_DISRUPTIONS:
             self._outside.disrupt(happening)
+        elif kind == STARTED_AGAIN:
+            self._outside.start_again(happening)
         elif kind in ("down", "down-now"):
             self._users.request_down(kind)
         elif kind == "evict-all":

@@ -147,6 +147,14 @@ class Ledger:
         past.graces.clear()
         past.stop_request = None
 
+    def note_started_again(self, program: Program) -> None:
+        """Note that the platform has started a process again by itself."""
+        past = self.experiment.pasts[program.name]
+        past.programs.append(program)
+        past.restarts += 1
+        past.in_row = 0
+        past.graces.clear()
+
     def check_stop(self, name: str) -> None:
         """Check the first signal to a running process."""
         self.checked[STOP_ORDER] += 1

@@ -102,6 +102,11 @@ class Machine:
             self._clock.after(execution.exits_after, self._exit_by_itself, program)
         return program
 
+    def start_again(self, program: Program, execution: Execution) -> Program:
+        """Start a program again as a platform does by itself, so that nobody observes its exit."""
+        program.ended, program.code, program.code_lost = self._clock.now, 1, True
+        return self.start(program.name, program.attempt + 1, execution)
+
     def terminate(self, program: Program) -> None:
         """Send SIGTERM to a program, or to the children that it has left behind."""
         now = self._clock.now

@@ -105,6 +105,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        timeout = None",
     ),
     Mutation(
+        "unseen-execution",
+        EXECUTIONS,
+        "            _note_replaced_execution(draft, name, seen)\n        return True",
+        "            return False\n        return True",
+    ),
+    Mutation(
         "old-executions-seen",
         EXECUTIONS,
         "        if track is None or seen.attempt < track.attempts - 1 or seen.attempt < 0:",

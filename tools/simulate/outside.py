@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from simulate.executor import execution_of
+from simulate.machine import Program
 from simulate.scenario import Happening
 from simulate.succession import EVICTION, Succession
 from simulate.world import World
@@ -9,6 +11,7 @@ from simulate.world import World
 # What takes processes away at once, and what signals them before it kills them.
 SUDDEN_DISRUPTIONS = ("evicted", "node-lost", "deleted")
 SLOW_DISRUPTIONS = ("drained", "preempted")
+STARTED_AGAIN = "started-again"
 
 
 class Outside:
@@ -29,6 +32,36 @@ class Outside:
                 machine.drain(program, happening.kind)
             else:
                 machine.disrupt(program, happening.kind)
+
+    def start_again(self, happening: Happening) -> None:
+        """Let the platform start processes again by itself, as the kubelet does with containers."""
+        world = self._world
+        for name in happening.names:
+            program = world.machine.latest.get(name)
+            if program is None or not self._can_start_again(name, program):
+                continue
+            execution = execution_of(world.processes[name], program.attempt + 1)
+            if execution.cannot_start:
+                continue
+            following = world.machine.start_again(program, execution)
+            world.say(f"the platform starts {name} again (execution {following.attempt})")
+            world.ledger.note_started_again(following)
+            if world.supervisor is not None:
+                world.supervisor.executor.note_started_again(following)
+
+    def _can_start_again(self, name: str, program: Program) -> bool:
+        """Return whether a process is running, and its restart policy permits a restart."""
+        experiment = self._world.ledger.experiment
+        past = experiment.pasts.get(name)
+        if past is None or experiment.stopping_since is not None or experiment.is_restarting:
+            return False
+        is_asked = past.is_stopped or past.may_start or past.settings.gang is not None
+        is_signaled = program.terminated is not None or bool(program.disrupted)
+        if is_asked or is_signaled or program.ended is not None or not program.start_recorded:
+            return False
+        limit = past.settings.max_restarts
+        has_restarts = limit is None or past.restarts < limit
+        return past.settings.restart != "Never" and has_restarts
 
     def evict(self, happening: Happening) -> None:
         """Let the system stop the whole experiment, as a batch system does.

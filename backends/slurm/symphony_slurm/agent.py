@@ -2,7 +2,8 @@
 
 ``python -I -S agent.py RUN-DIRECTORY HOST PORT``. One srun starts one agent on each node. The agent
 connects to the supervisor and carries out its orders. It reports what happens to its processes.
-When the connection is closed, it stops all of its processes and exits.
+If the supervisor is killed, the agent waits for the next one; see `symphony_slurm.supervisor_link`.
+When there is none any more, it stops all of its processes and exits.
 
 With ``RUN-DIRECTORY`` alone, the program only checks whether it could work on this node.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from symphony_slurm.agent_protocol import AGENT, SUPERVISOR, Channel, connect
+from symphony_slurm.agent_protocol import AGENT, SUPERVISOR, Channel, Message, connect
 
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 # Slurm sets this variable for AMD GPUs. Programs then count the devices from 0.
@@ -48,8 +48,7 @@ def connect_to_supervisor(directory: str, node: str, host: str, port: int) -> Ch
 
     Raises `ConnectionError` if the supervisor cannot be reached.
     """
-    with open(f"{directory}/token", "rb") as file:  # noqa: PTH123
-        token = file.read()
+    token = read_token(directory)
     hosts = [os.environ.get(_LAUNCH_ADDRESS, ""), host]
     addresses = [(name, port) for name in hosts if name]
     try:
@@ -59,14 +58,23 @@ def connect_to_supervisor(directory: str, node: str, host: str, port: int) -> Ch
     channel = Channel(connection)
     if not channel.prove(token, AGENT, SUPERVISOR):
         raise ConnectionError(f"port {port} of {host} is not the supervisor of this run")
-    channel.send(
-        {
-            "event": "hello",
-            "node": node,
-            "host": os.uname().nodename,
-            "rank": int(os.environ.get("SLURM_PROCID", "0")),
-            "gpus": allocated_gpus(os.environ),
-            "temporary_directory": temporary_directory(os.environ),
-        }
-    )
+    channel.send(introduction(node))
     return channel
+
+
+def read_token(directory: str) -> bytes:
+    """Return the token of a run, which its agents and its supervisor know."""
+    with open(f"{directory}/token", "rb") as file:  # noqa: PTH123
+        return file.read()
+
+
+def introduction(node: str) -> Message:
+    """Return the first message of the agent of a node to a supervisor."""
+    return {
+        "event": "hello",
+        "node": node,
+        "host": os.uname().nodename,
+        "rank": int(os.environ.get("SLURM_PROCID", "0")),
+        "gpus": allocated_gpus(os.environ),
+        "temporary_directory": temporary_directory(os.environ),
+    }

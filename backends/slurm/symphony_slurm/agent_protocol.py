@@ -58,6 +58,15 @@ class Channel:
         """Return the descriptor of the connection."""
         return self._socket.fileno()
 
+    @property
+    def peer(self) -> tuple[str, int]:
+        """The address of the other side, or ``("", 0)`` if the connection is lost."""
+        try:
+            host, port, *_ = self._socket.getpeername()
+        except OSError:
+            return "", 0
+        return host, port
+
     def close(self) -> None:
         """Close the connection."""
         self.is_open = False

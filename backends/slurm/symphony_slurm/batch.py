@@ -1,5 +1,9 @@
 """The program of the batch step: ``python -I -S batch.py RUN-DIRECTORY NODES``.
 
+It starts the agents and becomes the guardian of the supervisor, which it forks. When the guardian
+exits, Slurm ends the job. The guardian keeps the socket open to which the agents connect, so that
+they find each new supervisor there.
+
 It is started by path and without ``site``, so that it uses exactly the launcher's import path. The
 agents are started first, so that they import their modules at the same time as the supervisor.
 Therefore, this module imports only what is necessary to start them.
@@ -7,6 +11,7 @@ Therefore, this module imports only what is necessary to start them.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -59,8 +64,12 @@ class AgentStep:
     def has_ended(self) -> bool:
         """Return whether srun has exited."""
         if not self._has_ended:
-            pid, _ = os.waitpid(self._pid, os.WNOHANG)
-            self._has_ended = pid != 0
+            try:
+                pid, _ = os.waitpid(self._pid, os.WNOHANG)
+                self._has_ended = pid != 0
+            except ChildProcessError:
+                # It is a child of the guardian, which collects its exit.
+                self._has_ended = not os.path.exists(f"/proc/{self._pid}")  # noqa: PTH110
         return self._has_ended
 
     def start_again(self) -> None:
@@ -80,17 +89,19 @@ class AgentStep:
         deadline = time.monotonic() + seconds
         while not self.has_ended():
             if time.monotonic() >= deadline:
-                os.kill(self._pid, signal.SIGKILL)
-                os.waitpid(self._pid, 0)
+                with contextlib.suppress(ChildProcessError, ProcessLookupError):
+                    os.kill(self._pid, signal.SIGKILL)
+                    os.waitpid(self._pid, 0)
                 self._has_ended = True
                 return
             time.sleep(_POLL_SECONDS)
 
 
 def main() -> int | str:
-    """Start the agents, adopt the import path of the launcher, and supervise the experiment.
+    """Start the agents, adopt the import path of the launcher, and supervise the experiment in a
+    child.
 
-    Return the exit code, or an error message.
+    Return the exit code, or an error message, in each supervisor.
     """
     directory, count = sys.argv[1:]
     node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
@@ -104,6 +115,12 @@ def main() -> int | str:
         return f"node {node}: {unusable_message(directory, exc)}"
     sys.path[:] = job["path"]
     try:
+        from symphony.supervised.supervisor.guardian import guard_job
+        from symphony.support.inherited_signals import reset_signals
+
+        reset_signals()
+        link = guard_job(directory)
+
         from symphony_slurm.supervise import run_job
     except ImportError as exc:
         step.stop(0.0)
@@ -111,7 +128,7 @@ def main() -> int | str:
             f"node {node}: {sys.executable} cannot import symphony: {exc}; install symphony in a "
             "directory that all nodes share"
         )
-    return run_job(directory, job, step)
+    return run_job(directory, job, step, link)
 
 
 def unusable_message(directory: str, exc: OSError) -> str:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from symphony.supervised.processes.scratch import SCRATCH_VARIABLE
 from symphony.supervised.processes.signaling import send_signals
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.processes.tree import group_members
-from symphony.supervised.resources.leases import PortLeases, better_port
 from symphony.supervised.run.directory import RunDirectory, remove_tree
 from symphony.supervised.run.note import NoteWriter
 from symphony.supervised.supervisor.children import Child, StartRefused
@@ -32,8 +31,12 @@ from symphony.supervised.supervisor.readiness import NOT_FINISHED
 from symphony.supervised.supervisor.stopper import StopOrder
 from symphony.support.inherited_signals import reset_signals
 from symphony.usage import ExperimentUsage
-from symphony_slurm.agent_protocol import Channel, ChannelClosed, Message
+from symphony_slurm.agent_connection import introduction, read_token
+from symphony_slurm.agent_protocol import Channel, Message
+from symphony_slurm.executions import Executions
+from symphony_slurm.node_ports import NodePorts
 from symphony_slurm.step_variables import remove_step_variables
+from symphony_slurm.supervisor_link import SupervisorLink
 from symphony_slurm.terminals import TerminalClients
 
 # The interval at which the agent checks whether a process group still has members.
@@ -45,9 +48,10 @@ def run_agent(directory: str, node: str, channel: Channel) -> None:
     reset_signals()
     # The agent does not belong to a run from which this experiment was launched.
     os.environ.pop(RUN_ID_VARIABLE, None)
+    hello = introduction(node)
     remove_step_variables(os.environ)
     remove_own_mark()
-    Agent(RunDirectory(Path(directory)), channel, node).run()
+    NodeAgent(RunDirectory(Path(directory)), channel, hello).run()
 
 
 class _Notes(NoteWriter):
@@ -63,20 +67,27 @@ class _Notes(NoteWriter):
         self._send({"event": "note", "topic": topic, "message": message})
 
 
-class Agent:
-    """The agent of a node; see `symphony_slurm.agent`."""
+class NodeAgent:
+    """The agent of a node; see `symphony_slurm.agent`. ``hello`` describes it to a supervisor."""
 
-    def __init__(self, run: RunDirectory, channel: Channel, node: str) -> None:
+    def __init__(self, run: RunDirectory, channel: Channel, hello: Message) -> None:
         self._run = run
-        self._channel = channel
-        self._node = node
+        self._hello = hello
         self._loop = EventLoop(self._handle_error)
+        self._link = SupervisorLink(
+            self._loop,
+            channel,
+            read_token(str(run.path)),
+            introduce=self._introduce,
+            on_messages=self._carry_out,
+            on_end=self._close,
+        )
         self._children = LocalChildren(self._loop, run, self._handle_exit)
         self._host = ThisHost("", self._handle_stopped)
+        self._executions = Executions()
         # The processes that are being stopped.
-        self._stopping: set[str] = set()
+        self._stopping: dict[str, ProcessId] = {}
         self._terminals = TerminalClients(self._loop, self._children, self._send)
-        self._ports = PortLeases()
         self._environment = dict(os.environ)
         self._env: dict[str, str] = {}
         self._specs: dict[str, ProcessSpec] = {}
@@ -84,14 +95,42 @@ class Agent:
         self._notes = _Notes(self._send)
         self._logs = self._host.record_logs(self._loop, run, {}, self._notes)
         self._is_evicted = self._has_reported_eviction = False
+        self._orders = self._table_of_orders()
         # The agent is stopped by its supervisor.
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGCONT):
             self._loop.on_signal(number, lambda: None)
         signal.signal(signal.SIGTERM, self._handle_eviction)
 
+    def _table_of_orders(self) -> Mapping[str, Callable[..., Any]]:
+        """Return the functions that carry out the orders of the supervisor."""
+        ports = NodePorts()
+        self._end_holds = ports.end_holds
+        return {
+            "finish": self._link.finish,
+            "reserve": ports.reserve,
+            "avoid": ports.avoid,
+            "keep": ports.keep,
+            "release": ports.release,
+            "replace_port": ports.replace,
+            "prepare": self._prepare,
+            "start": self._start,
+            "stop": self._stop,
+            "test": self._test,
+            "signal_group": self._signal_group,
+            "signal": _send_signals,
+            "stop_strays": self._stop_strays,
+            "stray_owners": self._stray_owners,
+            "usage": self._report_usage,
+            "limits": self._logs.set_limits,
+            "close_logs": self._logs.close,
+            "join": self._terminals.join,
+            "type": self._terminals.type,
+            "leave": self._terminals.leave,
+        }
+
     def run(self) -> None:
         """Work until the connection is closed and no process is running."""
-        self._loop.watch(self._channel.fileno(), self._receive)
+        self._link.start()
         OrphanReaper(self._loop, self._child_pids).start()
         self._loop.run()
 
@@ -108,79 +147,57 @@ class Agent:
     def _report_eviction(self) -> None:
         if self._is_evicted and not self._has_reported_eviction:
             self._has_reported_eviction = True
-            self._channel.send({"event": "evicted"})
+            self._link.send({"event": "evicted"})
 
     def _send(self, message: Message) -> None:
         # The supervisor must know the reason of an exit before the exit.
         self._report_eviction()
-        self._channel.send(message)
+        self._link.send(message)
 
     def _handle_error(self, exc: Exception) -> None:
         sys.__excepthook__(type(exc), exc, exc.__traceback__)
         self._send(
-            {"event": "note", "topic": "agent", "message": f"agent of {self._node}: {exc!r}"}
+            {
+                "event": "note",
+                "topic": "agent",
+                "message": f"agent of {self._hello['node']}: {exc!r}",
+            }
         )
 
-    def _receive(self) -> None:
-        try:
-            messages = self._channel.receive()
-        except ChannelClosed:
-            self._loop.unwatch(self._channel.fileno())
-            self._close()
-            return
+    def _carry_out(self, messages: list[Message]) -> None:
         for message in messages:
-            order = getattr(self, f"_order_{message.pop('order')}")
+            order = self._orders[message.pop("order")]
             number = message.pop("number", None)
             answer = order(**message)
             if number is not None:
                 self._send({"event": "answer", "number": number, "value": answer})
 
+    def _introduce(self) -> Message:
+        """Return the first message to a supervisor that replaces another one."""
+        self._terminals.leave_all()
+        stopping = {name: [item.pid, item.birth] for name, item in self._stopping.items()}
+        return {
+            **self._hello,
+            **self._executions.report(),
+            "stopping": stopping,
+            "evicted": self._is_evicted,
+        }
+
     # --- orders ---
 
-    def _order_prepare(self, env: dict[str, str]) -> None:
+    def _prepare(self, env: dict[str, str]) -> None:
         """Receive the variables that all processes share."""
         self._env = {**self._environment, **env}
         if not self._specs:
             # Later, a change only sends other variables.
             self._host = ThisHost(env[RUN_ID_VARIABLE], self._handle_stopped)
 
-    def _order_reserve(self, port: int) -> str | None:
-        """Lease and hold a port. Return the reason why it is unavailable, or None."""
-        return self._ports.reserve(port)
-
-    def _order_avoid(self, port: int) -> bool:
-        """Return whether another port is preferable."""
-        return self._ports.avoid(port)
-
-    def _order_keep(self, ports: list[int]) -> None:
-        """Release all ports except these."""
-        for port in [port for port in self._ports.leases if port not in ports]:
-            self._order_release(port)
-
-    def _order_release(self, port: int) -> None:
-        """Release a port that no service uses any more."""
-        for sockets in (self._ports.leases, self._ports.holds):
-            descriptor = sockets.pop(port, None)
-            if descriptor is not None:
-                os.close(descriptor)
-
-    def _order_replace_port(self, port: int, port_range: list[int]) -> int | None:
-        """Reserve another port than ``port``; see `ProcessHost.replace_port`."""
-        first, last = port_range
-        new = better_port(self._ports, port, (first, last))
-        if new is not None:
-            self._order_release(port)
-        return new
-
-    def _order_start(self, specs: list[dict[str, Any]]) -> None:
+    def _start(self, specs: list[dict[str, Any]]) -> None:
         """Start processes, and report each of them."""
         found = [ProcessSpec.from_dict(data).with_secrets(self._run.secrets) for data in specs]
         for spec in found:
             self._specs[spec.name] = spec
-            for port in spec.releases:
-                hold = self._ports.holds.pop(port, None)
-                if hold is not None:
-                    os.close(hold)
+            self._end_holds(spec.releases)
         for spec, child in self._children.start(found, self._env):
             if isinstance(child, OSError):
                 self._send(
@@ -194,27 +211,24 @@ class Agent:
                     }
                 )
             else:
+                self._executions.note_start(
+                    spec.name, child.pid, child.birth, has_terminal=spec.tty
+                )
                 self._send(
                     {"event": "started", "name": spec.name, "pid": child.pid, "birth": child.birth}
                 )
         names = [spec.name for spec in found]
         self._loop.post(lambda: self._logs.watch(names))
 
-    def _order_signal_group(self, name: str, group: int, signal: int) -> None:
+    def _signal_group(self, name: str, group: int, signal: int) -> None:
         self._host.signal_group(name, group, signal)
 
-    def _order_signal(
-        self, leaders: dict[str, list[float]], signal: int, force: bool, dry_run: bool
-    ) -> dict[str, str]:
-        """Send a signal to processes, or only report why this is not possible."""
-        return send_signals(_identities(leaders), _signal(signal), force=force, dry_run=dry_run)
-
-    def _order_stop(self, name: str, pid: int, birth: float, stop: dict[str, Any]) -> None:
+    def _stop(self, name: str, pid: int, birth: float, stop: dict[str, Any]) -> None:
         self._begin_stop(name, ProcessId(pid, birth), StopOrder.from_dict(stop))
 
     def _begin_stop(self, name: str, process: ProcessId, order: StopOrder) -> None:
         spec = self._specs[name]
-        self._stopping.add(name)
+        self._stopping[name] = process
         self._host.begin_stop(
             self._loop,
             spec,
@@ -226,11 +240,11 @@ class Agent:
 
     def _handle_stopped(self, name: str) -> None:
         """Report that all programs of a process that was stopped have exited."""
-        self._stopping.discard(name)
+        self._stopping.pop(name, None)
         self._send({"event": "stopped", "name": name})
         self._exit_if_closed()
 
-    def _order_stop_strays(
+    def _stop_strays(
         self,
         leaders: dict[str, list[float]],
         kill: bool,
@@ -241,10 +255,10 @@ class Agent:
             _identities(leaders), kill=kill, owners=owners, spares_commands=spares_commands
         )
 
-    def _order_stray_owners(self, leaders: dict[str, list[float]]) -> list[str]:
+    def _stray_owners(self, leaders: dict[str, list[float]]) -> list[str]:
         return sorted(self._host.stray_owners(_identities(leaders)))
 
-    def _order_usage(
+    def _report_usage(
         self, sample: int, leaders: dict[str, list[float]], devices: dict[str, list[str]]
     ) -> None:
         """Sample the resource use of processes, and report it."""
@@ -254,22 +268,7 @@ class Agent:
 
         self._host.sample_usage(_identities(leaders), devices, report)
 
-    def _order_limits(self, limits: dict[str, int]) -> None:
-        self._logs.set_limits(limits)
-
-    def _order_close_logs(self) -> None:
-        self._logs.close()
-
-    def _order_join(self, name: str, client: int) -> None:
-        self._terminals.join(name, client)
-
-    def _order_type(self, client: int, data: str) -> None:
-        self._terminals.type(client, data)
-
-    def _order_leave(self, client: int) -> None:
-        self._terminals.leave(client)
-
-    def _order_test(self, name: str, test: int, timeout: float) -> None:
+    def _test(self, name: str, test: int, timeout: float) -> None:
         """Run the command that tests whether a process is ready, and report the result.
 
         If the supervisor tests a connection, check that the process itself serves the port.
@@ -308,17 +307,17 @@ class Agent:
         self._logs.record(name)
         self._host.handle_exit(name, ProcessId(group, child.birth))
         has_group = self._host.signal_group(name, group, 0)
-        self._send(
-            {
-                "event": "exited",
-                "name": name,
-                "pid": group,
-                "code": code,
-                "reason": reason,
-                "log_bytes": _file_size(self._run.log(name)),
-                "has_group": has_group,
-            }
-        )
+        message = {
+            "event": "exited",
+            "name": name,
+            "pid": group,
+            "code": code,
+            "reason": reason,
+            "log_bytes": _file_size(self._run.log(name)),
+            "has_group": has_group,
+        }
+        self._executions.note_exit(message)
+        self._send(message)
         if has_group:
             self._observe_group(name, group)
         self._exit_if_closed()
@@ -328,12 +327,13 @@ class Agent:
         if group_members(group):
             self._loop.after(CHECK_INTERVAL_SECONDS, lambda: self._observe_group(name, group))
         else:
+            self._executions.note_group_end(group)
             self._send({"event": "group-gone", "name": name, "pid": group})
 
     # --- the end ---
 
     def _close(self) -> None:
-        """Stop all processes, because the supervisor has finished or was killed."""
+        """Stop all processes, because there is no supervisor any more."""
         self._is_closing = True
         running = [child for name in self._specs if (child := self._children.get(name))]
         for child in running:
@@ -359,6 +359,13 @@ class Agent:
             remove_tree(path)
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
+
+
+def _send_signals(
+    leaders: dict[str, list[float]], signal: int, force: bool, dry_run: bool
+) -> dict[str, str]:
+    """Send a signal to processes, or only report why this is not possible."""
+    return send_signals(_identities(leaders), _signal(signal), force=force, dry_run=dry_run)
 
 
 def _identities(leaders: dict[str, list[float]]) -> dict[str, ProcessId]:

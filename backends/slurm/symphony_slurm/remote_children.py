@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.plan.state import Track
+from symphony.status import State
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.resources.leases import CLOSED_CONNECTIONS
@@ -26,6 +29,7 @@ from symphony.supervised.supervisor.process_host import port_of
 from symphony.supervised.supervisor.readiness import NOT_FINISHED
 from symphony_slurm.agent_protocol import Channel, ChannelClosed, Message
 from symphony_slurm.node_usage import NodeSamples
+from symphony_slurm.run_files import LOST_AGENTS_FILE
 from symphony_slurm.terminals import RemoteTerminal, RemoteTerminals
 
 if TYPE_CHECKING:
@@ -53,9 +57,25 @@ class Agent:
         self.rank: int = hello["rank"]
         self.gpus: list[str] = hello["gpus"]
         self.temporary_directory: str = hello["temporary_directory"]
+        # What a new supervisor has to know; see `symphony_slurm.executions`.
+        self.executions: dict[str, Message] = {
+            item["name"]: item for item in hello.get("executions", ())
+        }
+        self.is_evicted: bool = hello.get("evicted", False)
         self._numbers = itertools.count(1)
         # This function is called when messages are pending, because no more data may arrive.
         self.on_pending: Callable[[], None] = lambda: None
+
+    @classmethod
+    def lost(cls, rank: int, node: Mapping[str, Any]) -> Agent:
+        """Return the agent of a node that was lost before a new supervisor was connected.
+
+        ``node`` contains the values of a `symphony_slurm.placement.Node`.
+        """
+        channel = Channel(socket.socket())
+        channel.close()
+        values = {key: value for key, value in node.items() if key != "name"}
+        return cls(channel, {**values, "node": node["name"], "rank": rank})
 
     @property
     def is_alive(self) -> bool:
@@ -132,11 +152,21 @@ class Agents:
         self.groups: set[tuple[str, int]] = set()
         # The processes that agents are stopping.
         self.stopping: set[str] = set()
+        # The processes that a killed supervisor has begun to stop.
+        self.asked_to_exit: set[ProcessId] = set()
         # Tests of readiness whose results have not arrived.
         self.tests: dict[int, _Test] = {}
         self.usage = NodeSamples()
         # This function is called when Slurm has sent SIGTERM to all processes of a node.
         self.on_eviction: Callable[[], None] = lambda: None
+
+    def take_over(self, hellos: Iterable[tuple[Agent, Message]]) -> None:
+        """Use what the agents have told a supervisor that replaces another one."""
+        for agent, hello in hellos:
+            self.groups.update((agent.node, group) for group in hello["groups"])
+            for name, (pid, birth) in hello["stopping"].items():
+                self.stopping.add(name)
+                self.asked_to_exit.add(ProcessId(int(pid), birth))
 
     def of(self, name: str) -> Agent:
         """Return the agent of a process."""
@@ -176,13 +206,23 @@ class RemoteChild:
 
 
 class RemoteChildren:
-    """The processes of the agents; see `symphony.supervised.supervisor.children.Children`."""
+    """The processes of the agents; see `symphony.supervised.supervisor.children.Children`.
+
+    ``recorded`` contains the processes whose starts a killed supervisor has recorded.
+    """
 
     def __init__(
-        self, loop: EventLoop, run: RunDirectory, on_exit: ExitCallback, *, agents: Agents
+        self,
+        loop: EventLoop,
+        run: RunDirectory,
+        on_exit: ExitCallback,
+        *,
+        agents: Agents,
+        recorded: Collection[ProcessId] = (),
     ) -> None:
         self._loop = loop
         self._run = run
+        self._recorded = recorded
         self._on_exit = on_exit
         self._agents = agents
         self._running: dict[str, RemoteChild] = {}
@@ -190,7 +230,8 @@ class RemoteChildren:
         self.notes: NoteWriter | None = None
         for agent in agents.all:
             agent.on_pending = lambda: loop.post(self._handle_pending)
-            loop.watch(agent.channel.fileno(), lambda agent=agent: self._receive(agent))  # type: ignore[misc]
+            if agent.is_alive:
+                loop.watch(agent.channel.fileno(), lambda agent=agent: self._receive(agent))  # type: ignore[misc]
 
     def __len__(self) -> int:
         return len(self._running)
@@ -300,6 +341,7 @@ class RemoteChildren:
     def _handle_lost(self, agent: Agent) -> None:
         """Report the processes of an agent that has exited, or whose node has failed."""
         agent.channel.is_open = False
+        note_lost(self._run, agent.rank)
         with contextlib.suppress(KeyError, ValueError):
             self._loop.unwatch(agent.channel.fileno())
         self._agents.groups = {group for group in self._agents.groups if group[0] != agent.node}
@@ -318,14 +360,43 @@ class RemoteChildren:
         self._agents.place(self._run.load_manifest(is_new=True)["slots"])
         self._agents.prepare(env)
 
-    # --- what remote processes do not support ---
+    # --- processes of a killed supervisor ---
 
     def adopt(
         self, processes: Iterable[ProcessSpec], tracks: Mapping[str, Track]
     ) -> list[RemoteChild]:
-        """Return no process, because the processes of a job end with its supervisor."""
-        del processes, tracks
-        return []
+        """Take over the processes of a killed supervisor, as their agents have described them."""
+        adopted = []
+        for spec in processes:
+            track = tracks[spec.name]
+            found = self._agents.of(spec.name).executions.get(spec.name)
+            if track.pid is not None and track.birth is not None:
+                child = RemoteChild(spec.name, track.pid, track.birth, spec.tty)
+                is_same = found is not None and _identity(found) == ProcessId(
+                    child.pid, child.birth
+                )
+            elif track.state is State.PENDING and found is not None:
+                child = RemoteChild(spec.name, found["pid"], found["birth"], found["has_terminal"])
+                is_same = ProcessId(child.pid, child.birth) not in self._recorded
+                if not is_same:
+                    continue
+            else:
+                continue
+            self._running[spec.name] = child
+            adopted.append(child)
+            if found is None or not is_same:
+                self._loop.post(functools.partial(self._report_lost, child))
+            elif found["exit"] is not None:
+                agent = self._agents.of(spec.name)
+                self._loop.post(functools.partial(self._handle_exited, agent, found["exit"]))
+        return adopted
+
+    def _report_lost(self, child: RemoteChild) -> None:
+        self._running.pop(child.name, None)
+        node = self._agents.of(child.name).node
+        self._on_exit(child, None, f"node {node} or its agent has failed")
+
+    # --- what remote processes do not support ---
 
     def remove(self, name: str) -> None:
         """Do nothing: a process leaves nothing behind."""
@@ -342,7 +413,8 @@ class RemoteHost:
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
-        self._test_numbers = itertools.count(1)
+        # An agent can still run tests of a supervisor that was killed.
+        self._test_numbers = itertools.count(time.time_ns())
         self._loop: EventLoop | None = None
 
     @property
@@ -425,9 +497,8 @@ class RemoteHost:
             )
 
     def was_asked_to_exit(self, process: ProcessId) -> bool:
-        """Return False: the processes of a job end with its supervisor."""
-        del process
-        return False
+        """Return whether a process was asked to exit, as its agent has reported."""
+        return process in self._agents.asked_to_exit
 
     def is_stopping(self, name: str) -> bool:
         """Return whether the agent has not reported that a process was stopped completely."""
@@ -437,9 +508,9 @@ class RemoteHost:
         """Do nothing: the agent has observed the exit."""
 
     def is_group_of_run(self, group: int, leaders: Mapping[str, ProcessId]) -> bool:
-        """Return False, because no supervisor takes over the processes of another one."""
-        del group, leaders
-        return False
+        """Return whether an agent has reported that a process group has members."""
+        del leaders
+        return any(number == group for _, number in self._agents.groups)
 
     def send_signals(
         self, processes: Mapping[str, ProcessId], number: signal.Signals, *, force: bool
@@ -630,6 +701,24 @@ def _reason(agent: Agent, number: int) -> str:
     if not agent.is_alive:
         return f"is on node {agent.node}, which has failed"
     return f"{reason} on node {agent.node}" if reason else ""
+
+
+def _identity(execution: Message) -> ProcessId:
+    return ProcessId(execution["pid"], execution["birth"])
+
+
+def note_lost(run: RunDirectory, rank: int) -> None:
+    """Note in the run directory that an agent was lost, so that no new supervisor waits for it."""
+    with contextlib.suppress(OSError), run.file(LOST_AGENTS_FILE).open("a") as file:
+        file.write(f"{rank}\n")
+
+
+def lost_agents(run: RunDirectory) -> set[int]:
+    """Return the ranks of the agents that were lost."""
+    try:
+        return {int(line) for line in run.file(LOST_AGENTS_FILE).read_text().split()}
+    except (OSError, ValueError):
+        return set()
 
 
 def own_node() -> str:

@@ -14,6 +14,7 @@ from symphony.errors import SpecError
 from symphony.plan.stop_order import longest_stop
 from symphony.supervised.render import HONOURED as HOST_HONOURED
 from symphony.supervised.render import HostManifest, grace_seconds
+from symphony_slurm.run_files import AGENT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from symphony.plan.resolve import Plan
@@ -35,8 +36,6 @@ WARNING_SECONDS = 60
 STOP_SECONDS = 30
 # Slurm's timers can be early or late by this time.
 TIMER_ERROR_SECONDS = 60
-# The job waits for this long for the agents of its nodes.
-AGENT_TIMEOUT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -173,6 +173,11 @@ class TerminalClients:
             self._loop.unwatch(own.fileno())
             own.close()
 
+    def leave_all(self) -> None:
+        """Disconnect all clients, which were connected to a supervisor that was killed."""
+        for client in list(self._sockets):
+            self.leave(client)
+
     def _relay(self, client: int) -> None:
         try:
             data = self._sockets[client].recv(_READ_BYTES)

@@ -8,6 +8,8 @@ share most of the guardian's memory. This module is imported by path, and import
 The supervisor writes to a pipe what the guardian has to know, and the guardian holds the end of
 another pipe open, so that the supervisor notices the death of its guardian. It then starts a new
 guardian as a child; see `symphony.supervised.supervisor.guarding`.
+
+In a job of a batch system, the guardian is the program that the system starts; see `guard_job`.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ NAME = b"symph-guardian"
 LOCK_FILE, EXITS_FILE = "guardian", "exits"
 # A supervisor reads an exit soon, so the file is emptied when it has this size.
 EXITS_LIMIT_BYTES = 1 << 20
+
+# The signals that the guardian of a job sends to the supervisor.
+FORWARDED = (_signal.SIGTERM, _signal.SIGQUIT, _signal.SIGINT, _signal.SIGHUP)
 
 # A supervisor that has worked for this time has not failed at once.
 _STABLE_SECONDS = 1.0
@@ -73,6 +78,21 @@ def guard_first(path: str) -> Link:
     return guardian.run(pid, link)
 
 
+def guard_job(path: str) -> Link:
+    """Fork the first supervisor of a job, whose end is that of this program. Return in each
+    supervisor, with the signals of `FORWARDED` blocked in those that replace another one.
+
+    The guardian exits with the exit code of the first supervisor that exits by itself. It sends the
+    signals of `FORWARDED` to the supervisor.
+    """
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, FORWARDED)
+    pid, link = _fork_supervisor("")
+    if pid == 0:
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, FORWARDED)
+        return link
+    return _JobGuardian(path).run(pid, link)
+
+
 def guard_running(path: str, link: Link) -> Link:
     """Guard a supervisor that has lost its guardian. Return as `guard_first` does.
 
@@ -95,7 +115,7 @@ class _Guardian:
             _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
         _adopt_orphans()
         self._previous_name = _rename(NAME)
-        self._lock = _take_lock(path)
+        self._lock = self._take_lock()
 
     def run(self, supervisor: int | None, link: Link) -> Link:
         """Wait for the supervisor, and fork the next one, until one has ended as it should.
@@ -105,16 +125,14 @@ class _Guardian:
         """
         started, is_first = time.monotonic(), True
         while True:
+            found = None
             if supervisor is not None:
-                self._reap_until(supervisor)
+                found = self._reap_until(supervisor)
                 os.set_blocking(link.messages, False)
             messages = _read_all(link.messages)
             os.close(link.alive)
             os.close(link.messages)
-            if ENDED in messages:
-                os._exit(0)
-            if LEAVES in messages:
-                self._leave()
+            self._end_if_over(found, messages)
             has_worked = is_first or SUPERVISES in messages
             is_stable = has_worked and time.monotonic() - started >= _STABLE_SECONDS
             self._failures = 0 if is_stable else self._failures + 1
@@ -123,11 +141,24 @@ class _Guardian:
                 self._leave()
             delay = self._delay()
             started, is_first = time.monotonic() + delay, False
-            supervisor, link = _fork_supervisor(self.path)
+            supervisor, link = self._fork()
             if supervisor == 0:
                 self._become_supervisor()
                 time.sleep(delay)
                 return link
+
+    def _fork(self) -> tuple[int, Link]:
+        return _fork_supervisor(self.path)
+
+    def _end_if_over(self, found: os.waitid_result | None, messages: bytes) -> None:
+        """Exit if no other supervisor follows. ``found`` is how the last one has ended, or None if
+        it was not a child.
+        """
+        del found
+        if ENDED in messages:
+            os._exit(0)
+        if LEAVES in messages:
+            self._leave()
 
     def _delay(self) -> float:
         """Return how many seconds the next supervisor waits before it begins its work."""
@@ -135,8 +166,8 @@ class _Guardian:
             return 0.0
         return min(_FIRST_DELAY_SECONDS * 2.0 ** (self._failures - 2), _LONGEST_DELAY_SECONDS)
 
-    def _reap_until(self, supervisor: int | None) -> None:
-        """Collect the exits of children until the supervisor has exited.
+    def _reap_until(self, supervisor: int | None) -> os.waitid_result | None:
+        """Collect the exits of children until the supervisor has exited, and return its exit.
 
         Without a supervisor, return when there are no children.
         """
@@ -146,14 +177,14 @@ class _Guardian:
                 # found in the file or in /proc.
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
             except ChildProcessError:
-                return
+                return None
             if found is None:
                 continue
             if found.si_pid != supervisor:
                 self._record(found)
             os.waitpid(found.si_pid, 0)
             if found.si_pid == supervisor:
-                return
+                return found
 
     def _record(self, found: os.waitid_result) -> None:
         """Append the exit of a process to the file, if the process can be one of the experiment.
@@ -185,6 +216,23 @@ class _Guardian:
         self._reap_until(None)
         os._exit(0)
 
+    def _take_lock(self) -> int | None:
+        """Lock the file that tells other programs that a killed supervisor will be replaced.
+
+        The file contains the pid of the guardian. Return None if it cannot be locked.
+        """
+        import fcntl
+
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            lock = os.open(f"{self.path}/{LOCK_FILE}", flags, _FILE_MODE)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, b"%d" % os.getpid(), 0)
+        except OSError:
+            return None
+        return lock
+
     def _close_lock(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
@@ -196,6 +244,61 @@ class _Guardian:
         if self._exits is not None:
             os.close(self._exits)
         _rename(self._previous_name)
+
+
+class _JobGuardian(_Guardian):
+    """The guardian that a batch system starts. The job ends with it, and so do its processes."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._supervisor: int | None = None
+        # The signals that have arrived while there was no supervisor.
+        self._missed: list[int] = []
+        for number in FORWARDED:
+            _signal.signal(number, self._forward)
+
+    def _forward(self, number: int, frame: object) -> None:
+        del frame
+        if self._supervisor is None:
+            self._missed.append(number)
+        else:
+            os.kill(self._supervisor, number)
+
+    def _reap_until(self, supervisor: int | None) -> os.waitid_result | None:
+        self._supervisor = supervisor
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, FORWARDED)
+        while self._missed and supervisor is not None:
+            os.kill(supervisor, self._missed.pop())
+        try:
+            return super()._reap_until(supervisor)
+        finally:
+            self._supervisor = None
+
+    def _fork(self) -> tuple[int, Link]:
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, FORWARDED)
+        return _fork_supervisor(self.path)
+
+    def _become_supervisor(self) -> None:
+        super()._become_supervisor()
+        for number in FORWARDED:
+            _signal.signal(number, _signal.SIG_DFL)
+
+    def _end_if_over(self, found: os.waitid_result | None, messages: bytes) -> None:
+        del messages
+        if found is not None and found.si_code == os.CLD_EXITED:
+            os._exit(found.si_status)
+        if found is not None and found.si_status in FORWARDED:
+            # It was stopped before it could handle the signal.
+            os._exit(128 + found.si_status)
+
+    def _leave(self) -> None:
+        os._exit(1)
+
+    def _take_lock(self) -> None:
+        """Return None: commands do not replace the supervisor of a job."""
+
+    def _record(self, found: os.waitid_result) -> None:
+        """Do nothing: the processes of the experiment are not children of this one."""
 
 
 def _fork_supervisor(path: str) -> tuple[int, Link]:
@@ -276,24 +379,6 @@ def _rename(name: bytes) -> bytes:
     except OSError:
         return name
     return previous
-
-
-def _take_lock(path: str) -> int | None:
-    """Lock the file that tells other programs that a killed supervisor will be replaced.
-
-    The file contains the pid of the guardian. Return None if it cannot be locked.
-    """
-    import fcntl
-
-    try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        lock = os.open(f"{path}/{LOCK_FILE}", flags, _FILE_MODE)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, b"%d" % os.getpid(), 0)
-    except OSError:
-        return None
-    return lock
 
 
 def _write_error(message: str) -> None:

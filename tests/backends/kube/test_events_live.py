@@ -68,7 +68,7 @@ def test_problems_crashes_and_changes_are_events(kube_cluster: Any, shared: Any,
     # The events that happened earlier are the same, without following them.
     shared.up(describe("agent", "other"))
     later = [event.line.replace(MOUNT, "") for event in shared.iter_events(name)]
-    assert EXPECTED.union({"experiment changed: add other"}).issubset(later)
+    assert EXPECTED.union({"experiment changed: start other (new)"}).issubset(later)
 
 
 @pytest.mark.timeout(240)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from symphony.lint import ERROR, Machine, Target, lint
 from symphony.status import ReasonCode, State
 from symphony.testing.contract import all_running, until
 from symphony_slurm import node_check
-from tests.backends.slurm.jobs import PYTHON, SAVING, forever, job_of, squeue
+from tests.backends.slurm.jobs import PYTHON, SAVING, forever, job_of, squeue, wait_until
 
 # Each machine has its own /run, so this directory is not shared.
 UNSHARED = Path("/run")
@@ -201,6 +202,14 @@ def findings_of(cluster):
     return lint(forever(cluster, "one", "two", gpu=1), targets, machine=machine, thorough=True)
 
 
+LEFT_BEHIND = """
+import psutil, sys, time
+while psutil.pid_exists(int(sys.argv[1])):
+    time.sleep(0.05)
+print("gone")
+"""
+
+
 def test_killed_agent_affects_only_the_processes_of_its_node(new_cluster):
     cluster = new_cluster(nodes=2)
     cluster.launch(forever(cluster, "one", "two"))
@@ -214,6 +223,9 @@ def test_killed_agent_affects_only_the_processes_of_its_node(new_cluster):
     status = until(cluster, "faults", lambda now: now.processes[0].state is State.UNKNOWN)
     one, two = status
     assert "or its agent has failed" in one.reason
+    # Slurm has ended what the agent has left behind.
+    left = cluster.exec_command("faults", "one", [PYTHON, "-c", LEFT_BEHIND, str(pid)])
+    assert left.stdout == "gone\n"
     assert two.state is State.RUNNING
     cluster.stop("faults")
     assert cluster.describe_process("faults", "two").stopped
@@ -255,7 +267,98 @@ def test_canceled_job_has_failed(new_cluster):
     assert one.reason_code in (ReasonCode.EVICTED, ReasonCode.EXITED)
 
 
-def test_killed_supervisor_is_reported(new_cluster, monkeypatch):
+# Finds the guardian and the supervisor on the node of the batch step.
+FIND = """
+import os, psutil, sys, time
+directory = sys.argv[1]
+def lines(process):
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+programs = [
+    process for process in psutil.process_iter()
+    if any(part.endswith("/batch.py") for part in lines(process))
+    and any(part.startswith(directory) for part in lines(process))
+]
+(supervisor,) = (item for item in programs if item.parent() in programs)
+guardian = supervisor.parent()
+"""
+# Lets processes exit while there is no supervisor, because its guardian cannot start another one.
+KILL_DURING_EXITS = """
+gate, count = sys.argv[2], int(sys.argv[3])
+guardian.suspend()
+supervisor.kill()
+open(gate, "w").close()
+while len([name for name in os.listdir(os.path.dirname(gate)) if name.startswith("done-")]) < count:
+    time.sleep(0.01)
+time.sleep(0.2)
+guardian.resume()
+"""
+
+
+def on_batch_node(cluster, code, *arguments):
+    """Run Python code on the node of the supervisor, on which ``one`` also runs, and return its
+    output.
+    """
+    command = [PYTHON, "-c", FIND + code, str(Path(cluster._root) / ".jobs"), *arguments]
+    result = cluster.exec_command("faults", "one", command)
+    assert result.exit_code == 0, result
+    return result.stdout
+
+
+def replacements(cluster):
+    return [event for event in cluster.iter_events("faults") if "replaced" in event.line]
+
+
+def test_killed_supervisor_is_replaced_and_exit_codes_in_between_are_kept(new_cluster, tmp_path):
+    cluster = new_cluster(nodes=2)
+    experiment = forever(cluster, "one", "two")
+    gate = tmp_path / "gate"
+    wait = f"import os, sys, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+    wait += f"open({str(tmp_path)!r} + '/done-' + os.environ['SYMPHONY_ROLE'], 'w').close()\n"
+    experiment.new_process("gated", command=[PYTHON, "-c", wait + "exit(7)"])
+    again = experiment.new_process("again", command=[PYTHON, "-c", wait + "exit(3)"])
+    again.restart_policy("OnFailure", max_restarts=2)
+    cluster.launch(experiment)
+    until(cluster, "faults", all_running)
+    before = {process.name: process.pid for process in cluster.describe_experiment("faults")}
+    on_batch_node(cluster, KILL_DURING_EXITS, str(gate), "2")
+    until(cluster, "faults", lambda now: now.processes[2].exit_code is not None)
+    after = {process.name: process for process in cluster.describe_experiment("faults")}
+    assert (after["one"].pid, after["two"].pid) == (before["one"], before["two"])
+    assert (after["gated"].state, after["gated"].exit_code) == (State.FAILED, 7)
+    until(cluster, "faults", lambda now: now.processes[3].restarts >= 1)
+    assert len(replacements(cluster)) == 1
+    # The new supervisor carries out requests, and the job ends as it should.
+    assert cluster.restart_processes("faults", ["one"])
+    until(cluster, "faults", lambda now: now.processes[0].pid not in (None, before["one"]))
+    job = job_of(cluster)
+    cluster.stop("faults")
+    assert cluster.describe_process("faults", "two").stopped
+    wait_until(lambda: squeue("-j", job, "-t", "RUNNING") == "")
+
+
+def test_supervisor_that_is_killed_again_and_again_is_replaced(new_cluster):
+    cluster = new_cluster(nodes=2)
+    cluster.launch(forever(cluster, "one", "two"))
+    until(cluster, "faults", all_running)
+    before = [process.pid for process in cluster.describe_experiment("faults")]
+    times = []
+    for count in range(1, 4):
+        begin = float(on_batch_node(cluster, "supervisor.kill(); print(time.time())"))
+        wait_until(lambda count=count: len(replacements(cluster)) == count)
+        times.append(replacements(cluster)[-1].at - begin)
+        # A supervisor that dies within a second has failed at once.
+        time.sleep(1.2)
+    # On an idle machine, this takes 0.2 s.
+    assert min(times) < 2.0, times
+    assert [process.pid for process in cluster.describe_experiment("faults")] == before
+    cluster.stop("faults")
+    assert all(process.stopped for process in cluster.describe_experiment("faults"))
+
+
+def test_killed_batch_step_is_reported(new_cluster, monkeypatch):
     monkeypatch.setattr("symphony_slurm.status.ALIVE_SECONDS", 6.0)
     cluster = new_cluster()
     cluster.launch(forever(cluster, "one"))

@@ -7,15 +7,15 @@ import threading
 
 import pytest
 
-from symphony_slurm import supervise
+from symphony_slurm import accept_agents as accept
+from symphony_slurm.accept_agents import (
+    JobFailed,
+    accept_agents,
+    missing_agents_message,
+    read_messages,
+)
 from symphony_slurm.agent_protocol import Channel
 from symphony_slurm.batch import START_PYTHON, AgentStep
-from symphony_slurm.supervise import (
-    JobFailed,
-    _accept_agents,
-    _missing_agents_message,
-    _read_messages,
-)
 
 HELLO = {
     "event": "hello",
@@ -62,7 +62,7 @@ def test_reason_for_missing_agents_is_that_of_a_node_or_of_slurm(tmp_path, log, 
     start = len("before the job was requeued\n")
     step = AgentStep([], None, str(file))
     step.log_start = start
-    assert _missing_agents_message(_read_messages(step), step, [], 2).startswith(message)
+    assert missing_agents_message(read_messages(step), step, [], 2).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_messages_at_the_start_of_a_step_do_not_fail_it(tmp_path, line):
         channels, agents = [], []
         agent = threading.Thread(target=connect)
         agent.start()
-        _accept_agents(step, b"token", 1, agents)
+        accept_agents(step, b"token", 1, agents)
         agent.join()
         assert [found.node for found in agents] == ["n1"]
         channels[0].close()
@@ -113,13 +113,13 @@ def test_agent_that_exits_before_its_first_message_is_missing(tmp_path):
         step = AgentStep(["/bin/true"], server, str(log))
         step.start()
         with pytest.raises(JobFailed, match="only 0 of 1 nodes"):
-            _accept_agents(step, b"token", 1, [])
+            accept_agents(step, b"token", 1, [])
         agent.join()
 
 
 def test_agents_are_started_again_if_slurmctld_does_not_answer(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervise, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(supervise, "ATTEMPT_SECONDS", 0.0)
+    monkeypatch.setattr(accept, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(accept, "ATTEMPT_SECONDS", 0.0)
     # The second attempt waits, and slurmctld answers the third one.
     script = """cd "$0"
         fail() { echo "srun: error: $1" >&2; exit 1; }
@@ -131,7 +131,7 @@ def test_agents_are_started_again_if_slurmctld_does_not_answer(tmp_path, monkeyp
         step = AgentStep(["/bin/sh", "-c", script, str(tmp_path)], server, str(tmp_path / "log"))
         step.start()
         with pytest.raises(JobFailed, match="could not start the agents: Job has expired"):
-            _accept_agents(step, b"token", 1, [])
+            accept_agents(step, b"token", 1, [])
 
 
 @pytest.mark.parametrize(

@@ -1032,7 +1032,7 @@ class BackendContract:
         assert [next_line(lines) for lines in followed] == [("worker-1", "up")] * 2
         assert next_start(events) == "worker-1"
         (change,) = [event for event in cluster.iter_events("contract") if event.kind == "changed"]
-        assert re.fullmatch("changed: add +worker-1", change.text)
+        assert change.text == "changed: start worker-1 (new)"
 
     def test_signal_reaches_the_processes_that_are_named(
         self, cluster: Cluster, experiment: Experiment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import shlex
 import socket
@@ -174,11 +175,14 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environmen
 
 
 def test_every_command_has_a_dry_run() -> None:
-    """A new command must have the option, and an entry in the table above."""
+    """A new command on which the option has an effect must have an entry in the table above."""
     parser = SymphonyParser(prog="symphony")
-    assert sorted(CALLS) == sorted(parser.verbs)
-    for verb in parser.verbs:
-        assert "--dry-run" in parser.get_subparser(verb)._option_string_actions, verb
+    options = {
+        verb: parser.get_subparser(verb)._option_string_actions["--dry-run"]
+        for verb in parser.verbs
+    }
+    shown = {verb for verb, option in options.items() if option.help != argparse.SUPPRESS}
+    assert shown <= CALLS.keys() <= options.keys()
     for verb, calls in CALLS.items():
         assert all(call.split()[0] == verb for call in calls)
 

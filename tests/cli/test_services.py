@@ -1,0 +1,31 @@
+"""``symphony services``: the services of a running experiment."""
+
+from __future__ import annotations
+
+from tests.cli.conftest import FOREVER, Program
+
+
+def test_services_have_ports_addresses_and_the_processes_that_serve_and_use_them(
+    program: Program,
+) -> None:
+    program.launch(
+        "rl",
+        {
+            "learner": {"cmd": FOREVER, "binds": "replay", "exposes": "board"},
+            "agent-0": {"cmd": FOREVER, "connects": "replay"},
+            "agent-1": {"cmd": FOREVER, "connects": "replay"},
+        },
+    )
+    services = {service["name"]: service for service in program.json("services", "rl")}
+    replay, board = services["replay"], services["board"]
+    assert (replay["served_by"], replay["used_by"]) == (["learner"], ["agent-0", "agent-1"])
+    assert (replay["exposed"], replay["address"]) == (False, None)
+    assert (board["exposed"], board["address"].rpartition(":")[2]) == (True, str(board["port"]))
+    rows = [line.split() for line in program.ok("services", "rl").splitlines()]
+    assert rows[0] == ["SERVICE", "PORT", "SERVED", "BY", "USED", "BY", "ADDRESS"]
+    assert [row[0] for row in rows[1:]] == list(services)
+
+
+def test_an_experiment_without_services_has_an_empty_table(program: Program) -> None:
+    program.launch("rl", {"learner": FOREVER})
+    assert program.json("services", "rl") == []

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
+from kubetest.accounts import wait_for_account
 from kubetest.hollow import SELECTOR, TOLERATION, HollowNodes
+from kubetest.rawapi import RawApi
 from symphony import Experiment
 from symphony.cluster.matching import Until
 
@@ -48,6 +54,23 @@ def kubectl() -> str:
     if found is None:
         raise SystemExit("kubectl is required for the comparison")
     return found
+
+
+@contextlib.contextmanager
+def new_namespace(api: RawApi) -> Iterator[str]:
+    """Yield a new namespace that accepts Pods, and delete the namespace afterwards."""
+    name = f"symphony-bench-{secrets.token_hex(3)}"
+    path = f"/api/v1/namespaces/{name}"
+    api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    try:
+        wait_for_account(api, name)
+        yield name
+    finally:
+        # The controller of namespaces would delete the Pods one after the other.
+        api.call("DELETE", f"{path}/pods", {"gracePeriodSeconds": 0})
+        api.call("DELETE", path)
+        while api.find(path):
+            time.sleep(0.2)
 
 
 def hollow(name: str, count: int, *, services: int = 0) -> Experiment:

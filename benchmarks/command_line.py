@@ -15,7 +15,7 @@ from _sleepers import environ, experiment, local, temporary_directory, temporary
 from startup import console_script, program, python
 
 PROCESSES = 20
-LONGEST_START, LONGEST_COMPLETION = 0.1, 0.15
+LONGEST_START, LONGEST_COMPLETION = 0.06, 0.15
 # The words on the command line for each kind of name to complete.
 TYPED = {
     "an experiment": ("ps", "exp-"),

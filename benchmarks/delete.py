@@ -24,9 +24,6 @@ from _sleepers import (
 TIMES, STOP_TIMES = 1.5, 1.2
 # A large experiment is deleted within this time, in seconds.
 LARGE_COUNT, LARGE_SECONDS = 5000, 5.0
-# This time, in seconds, covers work that is done only once, such as the final search for processes
-# that left their group.
-PLUS = 0.5
 
 
 def measure(options: Options) -> Iterator[Figure]:
@@ -39,18 +36,14 @@ def measure(options: Options) -> Iterator[Figure]:
                 functools.partial(deleted, state, len(envs)),
                 functools.partial(popen_loop, envs),
             )
-        yield at_most_times(
-            f"delete of {count}", ours, peer, TIMES, plus=PLUS, peer_name="killpg and wait"
-        )
+        yield at_most_times(f"delete of {count}", ours, peer, TIMES, peer_name="killpg and wait")
         with temporary_state_directory() as state:
             ours, peer = in_turns(
                 options.pick(7, 3),
                 functools.partial(stopped, state, len(envs)),
                 functools.partial(popen_loop, envs),
             )
-        yield at_most_times(
-            f"stop of {count}", ours, peer, STOP_TIMES, plus=PLUS, peer_name="killpg and wait"
-        )
+        yield at_most_times(f"stop of {count}", ours, peer, STOP_TIMES, peer_name="killpg and wait")
     if not options.quick:
         envs = environments(experiment(LARGE_COUNT))
         with temporary_state_directory() as state:

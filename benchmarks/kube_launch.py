@@ -16,18 +16,15 @@ adds nodes to the cluster. The benchmark uses the cluster in KUBECONFIG, or else
 
 from __future__ import annotations
 
-import contextlib
-import secrets
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from _kube import STARTED, hollow, hollow_nodes, kubeconfig, kubectl
+from _kube import STARTED, hollow, hollow_nodes, kubeconfig, kubectl, new_namespace
 from _pairs import Figure, Options, at_most, at_most_times, in_turns, main, timed
 
-from kubetest.accounts import wait_for_account
 from kubetest.faults import FaultProxy
 from kubetest.rawapi import RawApi, access
 from symphony import Cluster, Experiment
@@ -47,20 +44,9 @@ class Bench:
         self._raw = RawApi(access(config))
         self._kubectl = [kubectl(), f"--kubeconfig={config}"]
 
-    @contextlib.contextmanager
-    def namespace(self) -> Iterator[str]:
-        """Yield a new namespace that accepts Pods, and delete the namespace afterwards."""
-        name = f"symphony-bench-{secrets.token_hex(3)}"
-        path = f"/api/v1/namespaces/{name}"
-        self._raw.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-        try:
-            wait_for_account(self._raw, name)
-            yield name
-        finally:
-            self._raw.call("DELETE", f"{path}/pods", {"gracePeriodSeconds": 0})
-            self._raw.call("DELETE", path)
-            while self._raw.find(path):
-                time.sleep(0.2)
+    def namespace(self) -> AbstractContextManager[str]:
+        """Return a context manager that yields a new namespace, which exists until its end."""
+        return new_namespace(self._raw)
 
     def symphony(self, exp: Experiment, *, until_running: bool = False) -> float:
         """Return the duration, in seconds, of a launch with symphony.

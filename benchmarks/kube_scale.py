@@ -13,21 +13,19 @@ cluster of KUBECONFIG that exists only for tests, because it adds nodes.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from _kube import hollow, hollow_nodes, kubeconfig, kubectl
+from _kube import hollow, hollow_nodes, kubeconfig, kubectl, new_namespace
 from _pairs import Figure, Options, at_most, at_most_times, in_turns, main
 
-from kubetest.accounts import wait_for_account
 from kubetest.rawapi import RawApi, access
 from symphony import Cluster
 
@@ -108,19 +106,9 @@ class Bench:
         self.symphony = Side(sys.executable, "-m", "symphony", f"--kubeconfig={config}")
         self.kubectl = Side(kubectl(), option)
 
-    @contextlib.contextmanager
-    def namespace(self) -> Iterator[str]:
-        """Yield a new namespace that accepts Pods, and delete the namespace afterwards."""
-        name = f"symphony-bench-{secrets.token_hex(3)}"
-        path = f"/api/v1/namespaces/{name}"
-        self._raw.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-        try:
-            wait_for_account(self._raw, name)
-            yield name
-        finally:
-            self._raw.call("DELETE", path)
-            while self._raw.find(path):
-                time.sleep(0.2)
+    def namespace(self) -> AbstractContextManager[str]:
+        """Return a context manager that yields a new namespace, which exists until its end."""
+        return new_namespace(self._raw)
 
     def write(self, count: int, namespace: str) -> tuple[str, str]:
         """Write the experiment's file and that of its objects, and return their paths."""

@@ -8,7 +8,6 @@ import copy
 import dataclasses
 import functools
 import os
-import secrets
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -296,6 +295,8 @@ class KubeCluster(Cluster):
         Return when all objects have been created that do not wait for other processes. The others
         are created by the supervisor.
         """
+        import secrets
+
         from symphony_kube.archive import recording
         from symphony_kube.lifecycle import launch
         from symphony_kube.lifecycle.description import Description

@@ -66,7 +66,7 @@ def new_namespace(api: RawApi) -> Iterator[str]:
         wait_for_account(api, name)
         yield name
     finally:
-        # The controller of namespaces would delete the Pods one after the other.
+        # The deletion of the namespace would grant them their grace period.
         api.call("DELETE", f"{path}/pods", {"gracePeriodSeconds": 0})
         api.call("DELETE", path)
         while api.find(path):

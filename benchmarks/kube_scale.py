@@ -110,15 +110,18 @@ class Bench:
         """Return a context manager that yields a new namespace, which exists until its end."""
         return new_namespace(self._raw)
 
-    def write(self, count: int, namespace: str) -> tuple[str, str]:
-        """Write the experiment's file and that of its objects, and return their paths."""
-        experiment = hollow(NAME, count)
+    def write(self, count: int) -> str:
+        """Write the file of an experiment with ``count`` processes, and return its path."""
         file = self._scratch / f"{count}.yml"
-        experiment.dump_file(str(file))
+        hollow(NAME, count).dump_file(str(file))
+        return str(file)
+
+    def write_objects(self, count: int, namespace: str) -> str:
+        """Write the objects of the same experiment to a file, and return its path."""
         cluster = Cluster.new("kube", kubeconfig=self._config, namespace=namespace)
         objects = self._scratch / f"{namespace}.yaml"
-        objects.write_text(str(cluster.manifest(experiment)))
-        return str(file), str(objects)
+        objects.write_text(str(cluster.manifest(hollow(NAME, count))))
+        return str(objects)
 
     def wait(self, namespace: str) -> float:
         """Wait until all processes have started, and return the duration in seconds."""
@@ -153,7 +156,7 @@ def beside_kubectl(bench: Bench, options: Options) -> Iterator[Figure]:
 
     def with_symphony() -> float:
         with bench.namespace() as namespace:
-            file, _ = bench.write(MANY, namespace)
+            file = bench.write(MANY)
             on_cluster = ("-b", "kube", f"--namespace={namespace}")
             launched = ours.run("launch", file, *on_cluster)
             bench.wait(namespace)
@@ -169,7 +172,7 @@ def beside_kubectl(bench: Bench, options: Options) -> Iterator[Figure]:
 
     def with_kubectl() -> float:
         with bench.namespace() as namespace:
-            _, objects = bench.write(MANY, namespace)
+            objects = bench.write_objects(MANY, namespace)
             created = theirs.run("create", "-f", objects, f"--namespace={namespace}")
             bench.wait_for_kubectl(namespace)
             words = ("delete", "pods", "--all", f"--namespace={namespace}")
@@ -210,7 +213,7 @@ def very_many(bench: Bench) -> Iterator[Figure]:
     ours = bench.symphony
     ours.costs.clear()
     with bench.namespace() as namespace:
-        file, _ = bench.write(VERY_MANY, namespace)
+        file = bench.write(VERY_MANY)
         on_cluster = ("-b", "kube", f"--namespace={namespace}")
         steps: dict[str, Callable[[], float]] = {
             "launch": lambda: ours.run("launch", file, *on_cluster),

@@ -237,14 +237,16 @@ def parse_pod(pod: Object) -> PodStatus:
         and not spec.get("readinessGates")
     )
     active_deadline = spec.get("activeDeadlineSeconds")
-    refs = container_refs(pod)
+    unit, job, attempt = _unit(metadata), _job_of(metadata), _attempt(metadata)
+    created = parse_time(metadata.get("creationTimestamp")) or 0.0
+    statuses = _by_name(status.get("containerStatuses"))
     return PodStatus(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
-        unit=_unit(metadata),
+        unit=unit,
         node=spec.get("nodeName", ""),
-        job=_job_of(metadata),
-        created=parse_time(metadata.get("creationTimestamp")) or 0.0,
+        job=job,
+        created=created,
         modified=_modified(metadata),
         deadline=deadline,
         delete_requested=delete_requested,
@@ -256,11 +258,13 @@ def parse_pod(pod: Object) -> PodStatus:
         disrupted_since=parse_time(
             conditions.get(CONDITION, _NO_CONDITION).get("lastTransitionTime")
         ),
-        attempt=_attempt(metadata),
+        attempt=attempt,
         is_stopped=active_deadline == SHORTEST_DEADLINE_SECONDS,
         probed=_probed(spec),
-        refs=tuple(refs),
-        containers=_PodParser(metadata, spec, status, conditions).containers(),
+        refs=_container_refs(
+            pod, statuses, unit=unit, created=created, of_job=bool(job), attempt=attempt.number
+        ),
+        containers=_PodParser(metadata, spec, status, conditions, statuses).containers(),
         **_parse_annotations(metadata, annotations, active_deadline),
     )
 
@@ -308,15 +312,22 @@ def _log_problems(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]
     return tuple((name, str(message)) for name, message in problems.items())
 
 
-def container_refs(pod: Object) -> list[ContainerRef]:
-    """Return a Pod's containers, except for its init containers."""
+def _container_refs(
+    pod: Object,
+    statuses: Mapping[str, Object],
+    *,
+    unit: str,
+    created: float,
+    of_job: bool,
+    attempt: int,
+) -> tuple[ContainerRef, ...]:
+    """Return a Pod's containers, except for its init containers.
+
+    ``statuses`` contains their statuses by name.
+    """
     metadata, spec = pod["metadata"], pod["spec"]
     status = pod.get("status") or {}
-    statuses = _by_name(status.get("containerStatuses"))
-    unit, attempt = _unit(metadata), _attempt(metadata).number
-    created = parse_time(metadata.get("creationTimestamp")) or 0.0
     has_finished = status.get("phase") in FINISHED_PHASES
-    of_job = bool(_job_of(metadata))
     refs = []
     for container in spec["containers"]:
         reported = statuses.get(container["name"], _NO_STATUS)
@@ -341,7 +352,7 @@ def container_refs(pod: Object) -> list[ContainerRef]:
             tty=bool(container.get("tty")),
         )
         refs.append(ref)
-    return refs
+    return tuple(refs)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -443,7 +454,12 @@ class _PodParser:
     """A parser that derives the state of each container in one Pod."""
 
     def __init__(
-        self, metadata: Object, spec: Object, status: Object, conditions: Mapping[str, Object]
+        self,
+        metadata: Object,
+        spec: Object,
+        status: Object,
+        conditions: Mapping[str, Object],
+        statuses: Mapping[str, Object],
     ) -> None:
         self._metadata = metadata
         self._spec = spec
@@ -451,7 +467,7 @@ class _PodParser:
         self._phase = status.get("phase", "")
         self._queue = (metadata.get("labels") or {}).get(labels.QUEUE, "")
         self._conditions = conditions
-        self._statuses = _by_name(status.get("containerStatuses"))
+        self._statuses = statuses
 
     def containers(self) -> dict[str, ContainerStatus]:
         """Return a mapping from container names to states."""

@@ -11,7 +11,7 @@ from symphony_kube.api import labels
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import collection_path, items_of
-from symphony_kube.state.pod_status import ContainerRef, container_refs
+from symphony_kube.state.pod_status import ContainerRef, parse_pod
 from symphony_kube.status import experiments
 from symphony_kube.status.permission_errors import missing_right
 
@@ -58,7 +58,7 @@ def _list_refs(api: Api, scope: Scope, selector: str) -> list[ContainerRef]:
     except ApiError as exc:
         action = f"list the pods of {scope.experiment!r}"
         raise missing_right(exc, action, "list pods", scope) from exc
-    return [ref for pod in items_of(answer) for ref in container_refs(pod)]
+    return [ref for pod in items_of(answer) for ref in parse_pod(pod).refs]
 
 
 def find_container(

@@ -312,7 +312,8 @@ class Scenarios(TopScenario, PageScenario):
             (("stop", "sce"), "no experiment 'sce'; did you mean 'scene'?"),
             (("delete", "scnee"), "no experiment 'scnee'; did you mean 'scene'?"),
             (("delete", "scene"), "pass --force (-f) to delete"),
-            (("ps", "."), "symphony switch-experiment NAME"),
+            (("switch-experiment", "scene"), "use 'symphony ps scene'"),
+            (("ps", "."), "no experiment '.'"),
             (("descirbe", "scene"), "unknown command 'descirbe'; did you mean 'describe'?"),
         ],
     )
@@ -336,21 +337,10 @@ class Scenarios(TopScenario, PageScenario):
         terminal.expect("here 1")
         assert terminal.finish() == 0
 
-    def test_current_experiment(self, cli: Program, scene: str) -> None:
-        assert cli.ok("switch-experiment", "scene") == "scene\n"
-        try:
-            assert cli.json("ps")["name"] == scene
-            assert cli.ok("logs", ".", "agent-0") == "here 0\n"
-            assert cli.json("switch-experiment") == {"backend": self.backend, "experiment": scene}
-        finally:
-            for file in (cli.state / "current").iterdir():
-                file.unlink()
-
     # --- delete ---
 
     def test_delete_asks_for_confirmation(self, cli: Program) -> None:
         name = cli.launch("doomed", {"a": SLEEP})
-        cli.ok("switch-experiment", name)
         assert cli("delete", name, "--dry-run").returncode == 0
         refusals = ((INTERRUPT, 130, "symphony: interrupted"), ("n\n", 1, "nothing was deleted"))
         for keys, code, message in refusals:
@@ -365,7 +355,6 @@ class Scenarios(TopScenario, PageScenario):
         assert "deleting doomed (1 process)" in terminal.text
         assert terminal.text.endswith("deleted doomed\n")
         assert name not in [status["name"] for status in cli.json("ls")]
-        assert "no current experiment" in refuse(cli, "ps", ".")
         done = cli("delete", "-f", name)
         assert (done.returncode, done.stdout) == (0, "")
         assert done.stderr.startswith("no experiment 'doomed'")

@@ -40,7 +40,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
         (["-b", "local", "ps", "r"], ["rl"]),
         (["ps", ""], ["rl", "learner", "crew/agent-1", "crew/bob", "crew"]),
         (["process", ""], ["rl", "learner", "crew/agent-1", "crew/bob", "crew"]),
-        (["switch-experiment", ""], ["rl"]),
         (["down", ""], ["rl"]),
         (["restart", "learner", "crew/a"], ["crew/agent-1"]),
         (["ps", "x"], []),

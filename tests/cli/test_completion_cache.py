@@ -128,12 +128,6 @@ def test_another_location_has_other_names(far: FarCluster) -> None:
     assert far.complete("ps", "r") == (["rl"], "list")
 
 
-def test_the_current_experiment_is_not_cached(far: FarCluster) -> None:
-    far.program.ok("switch-experiment", "rl")
-    assert far.complete("logs", ".", "l") == (["learner"], "describe")
-    assert far.complete("logs", ".", "l") == (["learner"], "describe")
-
-
 def test_an_unreachable_cluster_completes_nothing(far: FarCluster) -> None:
     far.complete("ps", "r")
     far.expire_cache()

@@ -66,7 +66,6 @@ CALLS: dict[str, list[str]] = {
     ],
     "rerun": ["rerun ended", "rerun live --force --json", "rerun deleted --name again"],
     "prune": ["prune --keep 0", "prune --max-size 0 --json"],
-    "switch-experiment": ["switch-experiment ended", "switch-experiment live --json"],
     "backends": ["backends"],
     "completion": ["completion bash"],
     "config": ["config show", "config path", "config schema"],
@@ -86,7 +85,6 @@ CHANGING = (
     "logs live --save made",
     "exec live server -- touch made",
     "cp live server:ended.yml made-too",
-    "switch-experiment ended",
     "rerun ended --name again",
     "scale live pool=1",
     "delete -f live",
@@ -118,7 +116,6 @@ class Environment:
         # The supervisor may still write files until it has exited.
         supervisor = RunDirectory(program.state / backend / "ended").supervisor()
         assert supervisor is None or wait_for_exit(supervisor, TIMEOUT)
-        program.ok("switch-experiment", "live")
         (program.directory / "started").mkdir()
         (program.directory / "started" / "worker.py").touch()
         (program.directory / "Procfile").write_text("web: true")
@@ -213,7 +210,6 @@ def test_a_dry_run_changes_nothing_in_tmux(program: Program, tmux_sockets: Path)
         "attach",
         "cp",
         "delete",
-        "switch-experiment",
         "logs",
         "rerun",
         "graph",

@@ -163,5 +163,4 @@ def test_other_commands_without_an_experiment(program: Program, words: tuple[str
 def test_other_commands(program: Program, launched: None) -> None:
     done = program("exec", "--json", "rl", "server", "--", "true")
     assert set(json.loads(done.stdout)) == of_command("exec")
-    assert set(program.json("switch-experiment", "rl")) == of_command("switch-experiment")
     assert program.json("delete", "-f", "rl") == ["rl"]

@@ -118,16 +118,6 @@ def test_beginning_of_names_on_two_backends_is_refused(program: Program) -> None
     )
 
 
-def test_current_experiment_can_be_on_another_backend(program: Program) -> None:
-    assert program.json("se", "there") == {"backend": "tmux", "experiment": "there"}
-    assert program.json("ps")["name"] == "there"
-    assert program.json("ps", ".", "-b", "tmux")["name"] == "there"
-    assert program("ps", "-b", "local").returncode == 2
-    assert program.json("se", "here") == {"backend": "local", "experiment": "here"}
-    assert program.json("ps")["name"] == "here"
-    assert program.json("ps", "-b", "tmux")["name"] == "there"
-
-
 def test_pattern_of_delete_selects_experiments_of_one_backend(program: Program) -> None:
     done = program("delete", "--dry-run", "--all")
     assert "there" not in done.stderr
@@ -141,11 +131,9 @@ def test_pattern_of_delete_selects_experiments_of_one_backend(program: Program) 
 def test_delete_finds_experiments_on_several_backends(program: Program) -> None:
     file = program.file("gone", {"p": "true"})
     program.ok("launch", file, "-b", "tmux")
-    program.ok("se", "gone")
     program.run("gone-too", {"p": "true"})
     assert program.ok("delete", "-f", "gone", "gone-too") == "deleted gone\ndeleted gone-too\n"
     assert "gone" not in {name for name, _ in listed(program)}
-    assert program("ps").returncode == 2, "the current experiment is unset"
 
 
 def test_completion_offers_the_names_of_all_backends(program: Program) -> None:

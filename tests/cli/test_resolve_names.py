@@ -1,8 +1,7 @@
-"""Complete names and their beginnings, menus, and the current experiment."""
+"""Complete names and their beginnings, and menus."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 
@@ -23,7 +22,6 @@ CHANGING = {
     "debug": ["learner"],
     "delete": [],
     "rerun": [],
-    "switch-experiment": [],
 }
 
 
@@ -167,36 +165,3 @@ class TestSelections:
         assert done.stdout == (
             "crew/agent-0 | out\ncrew/agent-0 | err\ncrew/agent-1 | out\ncrew/agent-1 | err\n"
         )
-
-
-@pytest.mark.usefixtures("experiments")
-class TestCurrentExperiment:
-    def test_is_used_if_no_experiment_is_named(self, program: Program) -> None:
-        assert program.ok("switch-experiment", "sarah-rl") == "sarah-rl\n"
-        assert program.ok("e") == "sarah-rl\n"
-        done = program("ps", "--json")
-        assert done.stderr == "symphony: experiment sarah-rl (the current experiment)\n"
-        assert json.loads(done.stdout)["name"] == "sarah-rl"
-        assert program.ok("logs", ".", "learner") == "of the learner\n"
-        assert program("wait").stdout == "sarah-rl succeeded: 2 succeeded\n"
-        assert program.json("se") == {"backend": "local", "experiment": "sarah-rl"}
-
-    def test_error_explains_how_to_set_it(self, program: Program) -> None:
-        done = program("ps", ".")
-        assert done.returncode == 2
-        assert done.stderr == (
-            "symphony: error: no current experiment on local; name an experiment, or set the "
-            "current one with: symphony switch-experiment NAME\n"
-        )
-
-    @pytest.mark.parametrize("words", [("sarah-rl", "--dry-run"), ("sarah",)])
-    def test_is_not_set_by_a_dry_run_or_an_error(
-        self, program: Program, words: tuple[str, ...]
-    ) -> None:
-        program("se", *words)
-        assert program("se").returncode == 2
-
-    def test_is_unset_when_the_experiment_is_deleted(self, program: Program) -> None:
-        program.ok("se", "sarah-rl")
-        program.ok("delete", "-f", "sarah-rl")
-        assert "no current experiment" in program("ps", ".").stderr

@@ -178,24 +178,6 @@ class TestExperiment:
         (program.directory / "job.yml").unlink()
         assert f"experiment {shop} (shop.yml)" in program("stop").stderr, "the only unfinished one"
 
-    def test_it_precedes_the_current_experiment(self, program: Program, shop: str) -> None:
-        other = in_directory(program, "other")
-        other.run("rl", {"p": "true"})
-        program.ok("switch-experiment", "rl")
-        note = f"symphony: experiment {shop} (shop.yml); for the current one, rl, use a dot\n"
-        assert program("events").stderr == note
-        program.ok("launch", "shop.yml", "--name", "shop-2")
-        assert program("ps").stderr == "symphony: experiment rl (the current experiment)\n"
-        program.ok("delete", "-f", "shop-2")
-        done = program("stop")
-        assert (done.returncode, done.stderr) == (
-            2,
-            "symphony: error: the current experiment is rl, but shop was launched from shop.yml; "
-            "name one of them\n",
-        )
-        program.ok("switch-experiment", shop)
-        assert program("stop").returncode == 0
-
     def test_experiment_of_another_directory_is_not_used(self, program: Program, shop: str) -> None:
         copy = in_directory(program, "copy")
         shutil.copy(program.directory / "shop.yml", copy.directory)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.resolve_names import CURRENT, EXPERIMENT, resolve_experiment
+from symphony.commandline.commands.resolve_names import EXPERIMENT, resolve_experiment
 from symphony.commandline.commands.this_directory import LaunchedHere
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing import completion_cache
@@ -33,20 +33,16 @@ def complete_names(
     find = _FINDERS.get(f"{action.metavar} {action.dest}") or _FINDERS.get(str(action.metavar))
     if find is None:
         return None
-    experiment = CURRENT
-    if given and find is not _experiments:
-        experiment = given[0]
+    experiment = None if find is _experiments or not given else given[0]
     # The cluster of the command line is the one with this experiment.
     line.args.experiment = experiment
     try:
         if find is _experiments and _takes_parts(line, action):
             parts = _names_of_default(line, _selectable_names)
-            return [*_find_names(line, find, experiment), *parts]
+            return [*_find_names(line, find, ""), *parts]
         if find is _experiments:
-            return _find_names(line, find, experiment)
-        # Without the name of an experiment, that of the working directory precedes the current one.
-        found = [] if given else _names_of_default(line, find)
-        found = found or _find_names(line, find, experiment)
+            return _find_names(line, find, "")
+        found = [] if experiment is None else _find_names(line, find, experiment)
         return found or _names_of_default(line, find, after=given)
     except (SymphonyError, OSError):
         return []
@@ -58,9 +54,7 @@ def _find_names(line: CommandLine, find: FindNames, experiment: str) -> list[str
 
     try:
         location = _cluster_location(line)
-        # Names in the current experiment are not cached, because another experiment can become the
-        # current one at any time.
-        if location is None or (experiment == CURRENT and find is not _experiments):
+        if location is None:
             return list(find(line, experiment))
         key = [*location, find.__name__, experiment]
         return completion_cache.cached_names(key, lambda: find(line, experiment))

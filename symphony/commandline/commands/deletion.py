@@ -182,10 +182,7 @@ class Deletion:
         return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
     def _report_deleted(self, cluster: Cluster, name: str) -> None:
-        """Report that an experiment was deleted, and forget it."""
-        from symphony.commandline.commands.current_experiment import clear_current
-
-        clear_current(cluster.backend, name)
+        """Report that an experiment was deleted."""
         if not self._as_json:
             print_text(f"deleted {name}")
         if not self._options.get("purge"):

@@ -1,9 +1,8 @@
 """Find the experiment that the arguments of a command mean, and the arguments after it.
 
-The first argument is the name of an experiment, a dot for the current experiment, an experiment
-file, or ``EXPERIMENT/PROCESS``. It can be omitted: the experiment is then the one that was launched
-from the working directory, and the first argument is the first of the other arguments, such as a
-process.
+The first argument is the name of an experiment, an experiment file, or ``EXPERIMENT/PROCESS``. It
+can be omitted: the experiment is then the one that was launched from the working directory, and the
+first argument is the first of the other arguments, such as a process.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.commandline.commands.current_experiment import get_current
-from symphony.commandline.commands.resolve_names import CURRENT, EXPERIMENT, resolve_experiment
+from symphony.commandline.commands.resolve_names import EXPERIMENT, resolve_experiment
 from symphony.commandline.commands.this_directory import LaunchedHere, is_file
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.output.terminal import print_note
@@ -65,8 +63,6 @@ class ExperimentFinder:
         if len(words) <= self._required:
             return self._find_without_name(words)
         name, *rest = words
-        if name == CURRENT:
-            return self._use(*self._resolved(name, exact=True), rest)
         if is_file(name):
             return self._use(*self._launched_from(Path(name)).require(), rest)
         if "/" in name:
@@ -119,51 +115,16 @@ class ExperimentFinder:
     # --- the default experiment ---
 
     def _use_default(self, words: Sequence[str]) -> ExperimentStatus:
-        """Make the command use the experiment that is meant if none is named, and report which.
-
-        It is the experiment that was launched from the working directory. If there is none, a
-        command that reads uses the current experiment. A command that changes something raises
-        `UsageError` if the current experiment is another one.
+        """Make the command use the experiment that was launched from the working directory, and
+        report which.
         """
-        current = get_current(self._line.cluster_with(CURRENT).backend)
         launched = self._launched_from(None)
-        try:
-            found = launched.require()
-        except (NotFound, UsageError) as exc:
-            if current is None or self._line.changes_something:
-                raise self._without_default(exc, current) from None
-            found = self._resolved(CURRENT, exact=True)
-            self._report(found[1].name, "the current experiment")
-            return self._use(*found, words)
-        hint = ""
-        if current not in (None, found[1].name):
-            if self._line.changes_something:
-                raise UsageError(
-                    f"the current experiment is {current}, but {found[1].name} was launched from "
-                    f"{launched.place}; name one of them"
-                )
-            hint = f"; for the current one, {current}, use a dot"
-        self._report(found[1].name, launched.place, hint)
+        found = launched.require()
+        self._report(found[1].name, launched.place)
         return self._use(*found, words)
 
-    def _without_default(
-        self, error: NotFound | UsageError, current: str | None
-    ) -> NotFound | UsageError:
-        """Return the error for a command without the name of an experiment.
-
-        ``error`` states why the working directory does not determine the experiment.
-        """
-        if isinstance(error, UsageError):
-            return error
-        if current is not None:
-            return NotFound(f"{error}; the current one, {current}, is a dot")
-        if self._line.changes_something:
-            return error
-        fix = "set the current one with: symphony switch-experiment NAME"
-        return NotFound(f"{error}, or {fix}")
-
-    def _report(self, name: str, source: str, hint: str = "") -> None:
-        print_note(f"{self._line.prog}: experiment {name} ({source}){hint}")
+    def _report(self, name: str, source: str) -> None:
+        print_note(f"{self._line.prog}: experiment {name} ({source})")
 
     def _resolved(self, name: str, *, exact: bool) -> tuple[Cluster, ExperimentStatus]:
         """Return the status and the cluster of the experiment that ``name`` means."""

@@ -42,22 +42,16 @@ class Line(CommandLine):
         """Return the cluster with an experiment, which can be on another backend than the selected
         one if the user names no backend.
 
-        ``experiment`` is a name, None or ``"."``, which both mean the current experiment. Unless
-        ``exact`` is set, it can be the beginning of a name; by default, this is possible if the
-        command changes nothing. If no backend has the experiment, the result is the selected
-        cluster. Raises `UsageError` if several backends have it.
+        Unless ``exact`` is set, ``experiment`` can be the beginning of a name; by default, this is
+        possible if the command changes nothing. If ``experiment`` is None, or if no backend has it,
+        the result is the selected cluster. Raises `UsageError` if several backends have it.
         """
-        if self.names_backend:
+        if self.names_backend or experiment is None:
             return self.selected_cluster
         from symphony.commandline.commands import find_backend
-        from symphony.commandline.commands.current_experiment import current_backend
-        from symphony.commandline.commands.resolve_names import CURRENT
 
-        selected = self.selected_cluster
-        if experiment is None or experiment == CURRENT:
-            return find_backend.cluster_of(current_backend(selected.backend), selected)
         exact = self.changes_something if exact is None else exact
-        return find_backend.find_cluster(selected, experiment, exact=exact)
+        return find_backend.find_cluster(self.selected_cluster, experiment, exact=exact)
 
     def print_note_once(self, text: str) -> None:
         """Print a message, unless it is the same as the previous one. ``up --watch`` repeats it."""

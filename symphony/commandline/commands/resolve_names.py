@@ -3,7 +3,7 @@
 A command that changes something accepts only complete names. A command that only reads also accepts
 the beginning of a name, and reports on standard error which name it has used. If several names
 begin with the text, the user can choose one from a menu on a terminal. Without a terminal, an error
-lists these names. The name "." means the current experiment.
+lists these names.
 """
 
 from __future__ import annotations
@@ -24,24 +24,19 @@ if TYPE_CHECKING:
 
 # The argument that names an experiment.
 EXPERIMENT = "experiment"
-CURRENT = "."
 MAX_MENU_ENTRIES = 20
 TYPE_MORE = "type more of the name"
 
 
-def resolve_experiment(cluster: Cluster, given: str | None, *, exact: bool) -> ExperimentStatus:
+def resolve_experiment(cluster: Cluster, given: str, *, exact: bool) -> ExperimentStatus:
     """Return the status of the experiment that the user meant by ``given``.
 
-    If ``given`` is None or ``"."``, the user meant the current experiment. Unless ``exact`` is set,
-    ``given`` can be the beginning of a name.
+    Unless ``exact`` is set, ``given`` can be the beginning of a name.
 
-    Raises `NotFound` if no name matches. Raises `UsageError` if there is no current experiment, or
-    if several names match and the user does not choose one or has no terminal on which to choose.
+    Raises `NotFound` if no name matches. Raises `UsageError` if several names match and the user
+    does not choose one or has no terminal on which to choose.
     """
-    if given is None or given == CURRENT:
-        name = _current_experiment(cluster)
-    else:
-        name = with_user_prefix(cluster, given)
+    name = with_user_prefix(cluster, given)
     try:
         # The exact name is tried first because describing one experiment is faster than listing all
         # experiments.
@@ -171,9 +166,3 @@ def _choose_from_menu(kind: str, given: str, matches: Sequence[str]) -> str:
     if answer.isdecimal() and 1 <= int(answer) <= len(shown):
         return shown[int(answer) - 1]
     raise UsageError(f"no {kind} was chosen")
-
-
-def _current_experiment(cluster: Cluster) -> str:
-    from symphony.commandline.commands.current_experiment import require_current
-
-    return require_current(cluster.backend)

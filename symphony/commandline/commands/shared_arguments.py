@@ -23,7 +23,7 @@ def add_experiment_name(
     The argument is positional, or ``-e`` or ``--experiment`` if ``positional`` is false. If
     the argument is optional and not given, ``args.experiment`` is None.
     """
-    text = "experiment name; . is the current experiment"
+    text = "experiment name"
     if positional:
         parser.add_argument(
             "experiment", metavar="EXPERIMENT", nargs=None if required else "?", help=text
@@ -40,8 +40,7 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
         EXPERIMENT,
         metavar="EXPERIMENT",
         nargs="?",
-        help="experiment name; . is the current experiment (default: the experiment that was "
-        "launched from this directory)",
+        help="experiment name (default: the experiment that was launched from this directory)",
     )
 
 

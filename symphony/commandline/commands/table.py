@@ -47,7 +47,7 @@ GROUPS = (
         ),
     ),
     Group("clean_up", "clean up", ("down", "delete", "prune")),
-    Group("set_up", "set up", ("switch-experiment", "backends", "config", "completion")),
+    Group("set_up", "set up", ("backends", "config", "completion")),
 )
 
 

@@ -18,8 +18,8 @@ _LIST = "'{prog} ls'"
 _REFRESH = "'{prog} ps NAME --watch'"
 _SHELL = "'{prog} exec NAME PROCESS -- bash'"
 _STATES = "'{prog} ps NAME'"
+_STATES_HERE = _STATES + ", or '{prog} ps' in the directory of the experiment's file"
 _SUBMIT = "'{prog} submit -- COMMAND'"
-_SWITCH = "'{prog} switch-experiment NAME'"
 
 # Maps a command of another program to the commands to use instead. ``{prog}`` is the name of the
 # program that the user has run.
@@ -31,7 +31,7 @@ COMMANDS: dict[str, str] = {
     "create": "'{prog} launch FILE'",
     "d": _DELETE,
     "db": _DELETE,
-    "e": _SWITCH,
+    "e": _STATES_HERE,
     "get": "'{prog} ls', or '{prog} ps EXPERIMENT' for the processes of an experiment",
     "help": "'{prog} --help', or '{prog} COMMAND --help'",
     "kill": "'{prog} delete NAME', or '{prog} signal NAME PROCESS --signal KILL'",
@@ -52,15 +52,16 @@ COMMANDS: dict[str, str] = {
     "sbatch": _SUBMIT,
     "scancel": _DELETE,
     "scontrol": _DESCRIBE,
-    "se": _SWITCH,
+    "se": _STATES_HERE,
     "sh": _SHELL,
     "shell": _SHELL,
     "squeue": _LIST,
     "srun": "'{prog} submit --follow -- COMMAND'",
     "stats": "'{prog} ps NAME --usage', or '{prog} top NAME'",
+    "switch-experiment": _STATES_HERE,
     "tail": "'{prog} logs NAME -f'",
     "update": "'{prog} up FILE'",
-    "use": _SWITCH,
+    "use": _STATES_HERE,
     "version": "'{prog} --version'",
     "vi": "'{prog} visit NAME SERVICE'",
     "watch": _REFRESH,

@@ -74,7 +74,6 @@ class TestKube(Scenarios):
 SAME_ON_ALL_BACKENDS = (
     "test_ambiguous_name_is_a_menu_on_a_terminal",
     "test_command_after_the_dashes_is_passed_on_unchanged",
-    "test_current_experiment",
     "test_delete_asks_for_confirmation",
     "test_describe_failed_process",
     "test_errors_are_one_line",

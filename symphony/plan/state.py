@@ -119,17 +119,12 @@ class Index:
 
     def note(self, name: str, track: Track) -> None:
         """Note the present state of a process of the experiment."""
-        self.forget(name)
-        if track.state is State.PENDING:
-            self.pending.add(name)
-        if track.state not in ENDED:
-            self.live.add(name)
-        if track.pid is not None:
-            self.running.add(name)
-            if not track.ready:
-                self.unready.add(name)
-            if track.kill_at is None:
-                self.calm.add(name)
+        has_pid = track.pid is not None
+        _put(self.pending, name, track.state is State.PENDING)
+        _put(self.live, name, track.state not in ENDED)
+        _put(self.running, name, has_pid)
+        _put(self.unready, name, has_pid and not track.ready)
+        _put(self.calm, name, has_pid and track.kill_at is None)
 
     def forget(self, name: str) -> None:
         """Forget a process."""
@@ -138,6 +133,13 @@ class Index:
         self.running.discard(name)
         self.unready.discard(name)
         self.calm.discard(name)
+
+
+def _put(group: set[str], name: str, is_member: bool) -> None:
+    if is_member:
+        group.add(name)
+    else:
+        group.discard(name)
 
 
 _NO_INDEX = Index()

@@ -149,7 +149,7 @@ class Supervisor:
         if decision.state is None:
             return
         if self._points.next_crash is None and not self._record.is_limited:
-            self.state.become(decision.state)
+            self.state = decision.state
             for event in decision.events:
                 self._record.append(event, self.state)
                 self._note(event)

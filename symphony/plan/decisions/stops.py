@@ -107,6 +107,10 @@ def _kill_time(draft: Draft, name: str, seen: Seen) -> float:
     it had sent the signal.
     """
     state = draft.state
+    since = state.stopping_since
+    if seen.kill_at is not None and since is not None and since < (seen.signaled_at or 0.0):
+        # The stop of the experiment has set this time, and no request changes it any more.
+        return seen.kill_at
     begin = draft.now if seen.signaled_at is None else seen.signaled_at
     if state.stopping_since is not None and state.stopping_since > begin:
         begin = state.stopping_since

@@ -98,6 +98,21 @@ def test_each_moment_of_a_crash_is_survived():
     assert count > 40
 
 
+def test_supervisor_whose_guardian_is_dead_begins_with_a_command():
+    """The exit code of a process that exits in the meantime is unknown."""
+    process = Process("a", restart="OnFailure", max_restarts=1, executions=[Execution(1.5, 1)])
+    guardian = Happening(1.0, "guardian-killed")
+    request = Happening(1.0, "signal", ["a"])
+    # The supervisor is killed when it records the signal.
+    scenario = Scenario(1, [process], happenings=[guardian, request], crashes=[Crash(6)])
+    outcome, lines = story(scenario)
+    assert outcome.broken is None
+    text = "\n".join(lines)
+    assert "1.0  the supervisor is killed" in text
+    assert "1.0  nobody begins a supervisor until a user types a command" in text
+    assert "4.0    record  exited a (code=None" in text
+
+
 def test_shrink_finds_the_smallest_scenario():
     """The planted fault needs one process with a probe, and one crash."""
 

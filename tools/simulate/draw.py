@@ -174,7 +174,11 @@ class _Draw:
         scenario.happenings.append(Happening(at, "evict-all", [], how))
 
     def _add_crashes(self, scenario: Scenario) -> None:
-        """Kill the supervisor at a few moments, most of which are early in the history."""
+        """Kill the supervisor at a few moments, most of which are early, and sometimes
+        its guardian.
+        """
+        if self._chance(0.3):
+            scenario.happenings.append(Happening(self._ticks(12), "guardian-killed"))
         for _ in range(1 + int(self._random() * 2.5)):
             furthest = self._pick((6, 20, 60))
             point = int(self._random() * furthest)

@@ -8,7 +8,7 @@ from simulate.clock import LAUNCH_TIME
 from simulate.outside import SLOW_DISRUPTIONS, STARTED_AGAIN, SUDDEN_DISRUPTIONS, Outside
 from simulate.promises import ENDS, NO_ERROR, RECORD, Broken
 from simulate.scenario import Happening, Scenario
-from simulate.succession import Succession
+from simulate.succession import GUARDIAN_KILLED, Succession
 from simulate.users import Users
 from simulate.world import Outcome, Tell, World
 from symphony.plan.state import fold
@@ -113,6 +113,8 @@ class History:
             return
         if kind in SUDDEN_DISRUPTIONS or kind in SLOW_DISRUPTIONS:
             self._outside.disrupt(happening)
+        elif kind == GUARDIAN_KILLED:
+            self._succession.kill_guardian()
         elif kind == STARTED_AGAIN:
             self._outside.start_again(happening)
         elif kind in ("down", "down-now"):

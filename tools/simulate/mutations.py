@@ -273,6 +273,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "def _started(track: Track, event: Event) -> None:\n    track.attempts += 1",
         "def _started(track: Track, event: Event) -> None:",
     ),
+    Mutation("unknown-exit-succeeds", STATE, "None: State.UNKNOWN}", "None: State.SUCCEEDED}"),
     Mutation(
         "exit-without-code",
         STATE,

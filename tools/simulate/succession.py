@@ -16,6 +16,11 @@ from symphony.plan.restart_policy import Restart
 from symphony.plan.state import RunState
 from symphony.status import ReasonCode
 
+GUARDIAN_KILLED = "guardian-killed"
+# After this time, a supervisor has replaced a guardian that was killed.
+GUARDIAN_SECONDS = 0.5
+# After this time, a user types a command if nobody supervises the experiment.
+REPAIR_SECONDS = 3.0
 # After this time, the system starts an experiment again that it has evicted.
 EVICTION_SECONDS = 2.0
 EVICTION = Ending(
@@ -28,13 +33,18 @@ EVICTION = Ending(
 
 
 class Succession:
-    """Begins the supervisors of a history, and buries them."""
+    """Begins the supervisors of a history, and buries them.
+
+    A guardian begins the next supervisor, and keeps the exit codes of the processes that exit in
+    the meantime. If it is dead, too, the next command of a user begins the supervisor.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.killed_at: float | None = None
         # The state of the supervisor that was killed last.
         self._lost_state: RunState | None = None
+        self._guardian_dead_since: float | None = None
         # True until it is recorded that the experiment continues on another machine.
         self._is_moving = False
 
@@ -124,7 +134,37 @@ class Succession:
         self.killed_at = world.clock.now
         world.say(f"the supervisor is killed; the next one begins in {crash.downtime:g} s")
         lost_since = world.clock.now if crash.codes_lost else None
-        world.clock.after(crash.downtime, self.begin, lost_since)
+        world.clock.after(crash.downtime, self._begin_next, lost_since)
+
+    def kill_guardian(self) -> None:
+        """Kill the guardian. The supervisor, if one is running, replaces it."""
+        world = self._world
+        if self._guardian_dead_since is not None:
+            return
+        world.say("the guardian is killed")
+        self._guardian_dead_since = world.clock.now
+        if world.supervisor is not None:
+            world.clock.after(GUARDIAN_SECONDS, self._replace_guardian, world.supervisor)
+
+    def _replace_guardian(self, supervisor: Supervisor) -> None:
+        if self._world.supervisor is supervisor:
+            self._guardian_dead_since = None
+
+    def _begin_next(self, lost_since: float | None) -> None:
+        """Begin the next supervisor, or wait for a user if there is no guardian."""
+        dead_since = self._guardian_dead_since
+        if dead_since is None or self.killed_at is None:
+            self.begin(lost_since)
+            return
+        self._world.say("nobody begins a supervisor until a user types a command")
+        since = max(dead_since, self.killed_at)
+        since = since if lost_since is None else min(since, lost_since)
+        self._world.clock.after(REPAIR_SECONDS, self._repair, since)
+
+    def _repair(self, lost_since: float) -> None:
+        """Begin a supervisor and a guardian, because a user has typed a command."""
+        self._guardian_dead_since = None
+        self.begin(lost_since)
 
     def leave(self, supervisor: Supervisor) -> None:
         """Let the experiment rest until the system starts it again."""

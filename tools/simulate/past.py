@@ -43,15 +43,16 @@ class Past:
     """The past of one process.
 
     ``first`` is the index in ``programs`` of the first execution that counts: a user, a change or a
-    restart of the experiment begins to count anew. ``restarts`` is the number of restarts that
-    count since then, and ``in_row`` that of those that determine the next delay. ``may_start`` is
-    true if a user has asked for a start that has not happened yet, and ``must_start`` if the
-    request has an effect because the process did not run. ``is_prevented`` is true if a user has
-    stopped it when it had ended by itself and was to start again, so that its end still counts for
-    the processes that wait for it. ``was_stopped`` is true if a user had
-    stopped it before the latest request that starts it. ``is_given_up`` is true if it
-    was recorded that the process does not start any more. ``graces`` contains the grace
-    periods that can apply to the present stop, each with the time at which it began to apply.
+    restart of the experiment begins to count anew. ``resumed`` is the index of the first execution
+    after the latest disruption; others wait until it runs, or is ready, again. ``restarts`` is the
+    number of restarts that count since then, and ``in_row`` that of those that determine the next
+    delay. ``may_start`` is true if a user has asked for a start that has not happened yet, and
+    ``must_start`` if the request has an effect because the process did not run. ``is_prevented`` is
+    true if a user has stopped it when it had ended by itself and was to start again, so that its
+    end still counts for the processes that wait for it. ``was_stopped`` is true if a user had
+    stopped it before the latest request that starts it. ``is_given_up`` is true if it was recorded
+    that the process does not start any more. ``graces`` contains the grace periods that can apply
+    to the present stop, each with the time at which it began to apply.
     """
 
     __slots__ = (
@@ -69,6 +70,7 @@ class Past:
         "programs",
         "ready_recorded",
         "restarts",
+        "resumed",
         "settings",
         "stop_request",
         "was_stopped",
@@ -77,7 +79,7 @@ class Past:
     def __init__(self, settings: Process) -> None:
         self.settings = settings
         self.programs: list[Program] = []
-        self.first = 0
+        self.first = self.resumed = 0
         self.restarts = self.in_row = 0
         self.is_stopped = self.was_stopped = self.is_removed = self.is_given_up = False
         self.may_start = self.must_start = self.is_prevented = False
@@ -110,9 +112,13 @@ class Past:
 
     @property
     def was_ready(self) -> bool:
-        """True if an execution that counts has been ready."""
-        counted = self.programs[self.first :]
-        return any(each.ready is not None for each in counted)
+        """True if an execution for which others wait has been ready."""
+        return any(each.ready is not None for each in self.awaited)
+
+    @property
+    def awaited(self) -> list[Program]:
+        """The executions that can meet the start conditions of other processes."""
+        return self.programs[max(self.first, self.resumed) :]
 
     def is_overdue(self, now: float) -> bool:
         """Return whether the process's own deadline has passed."""

@@ -64,6 +64,8 @@ def _exited(experiment: Experiment, past: Past, event: Event) -> None:
     program.exit_recorded = True
     _check_reason(experiment, past, program, event)
     past.graces.clear()
+    if event.get("reason_code") == "disrupted" and "restarts_in" in event:
+        past.resumed, past.ready_recorded = len(past.programs), False
 
 
 def _check_reason(experiment: Experiment, past: Past, program: Program, event: Event) -> None:

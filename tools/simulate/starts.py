@@ -82,8 +82,7 @@ def unmet(experiment: Experiment, name: str, condition: str) -> str:
             return "" if past.was_ready else f"{name} was not ready"
         condition = "started"
     if condition == "started":
-        counted = past.programs[past.first :]
-        has_started = any(not each.execution.cannot_start for each in counted)
+        has_started = any(not each.execution.cannot_start for each in past.awaited)
         return "" if has_started else f"{name} was not started"
     has_exited = latest is not None and latest.ended is not None and not past.is_given_up
     has_succeeded = has_exited and latest is not None and latest.reported_code == 0

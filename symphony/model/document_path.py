@@ -1,4 +1,4 @@
-"""Paths to the values in an experiment document, and the rules for reading the value at a path.
+"""Paths to the values in an experiment document.
 
 A document is a dictionary with the keys of an experiment file. A path leads from the root of the
 document to a value. For example,
@@ -9,35 +9,6 @@ from __future__ import annotations
 
 DocumentPath = tuple["str | int", ...]
 
-# The YAML values below these keys are read as text, so that `yes` and `010` are not converted.
-TEXT_KEYS = frozenset(
-    {
-        "args",
-        "build_options",
-        "cmd",
-        "cmds",
-        "command",
-        "configs",
-        "container_image",
-        "dockerfile",
-        "env",
-        "env_file",
-        "env_secrets",
-        "labels",
-        "log",
-        "name",
-        "node_selector",
-        "parameters",
-        "path",
-        "preamble_cmds",
-        "priority_class",
-        "queue",
-        "start_dir",
-        "stop_command",
-        "temp_directory",
-        "value",
-    }
-)
 SHELL_KEYS = frozenset({"cmd", "cmds", "preamble_cmds"})
 _READY_COMMAND = ("ready", "command")
 # At these paths, a string is a shell line, and a list is a program with its arguments.
@@ -59,21 +30,6 @@ USER_DEFINED_KEYS = frozenset(
 KUBERNETES_KEYS = frozenset({"pod_yml", "container_yml"})
 
 
-def is_text(path: DocumentPath, key: str, inherited: bool) -> bool:
-    """Return whether the value of ``key`` in the mapping at ``path`` is read as text.
-
-    ``inherited`` is true if the mapping itself is below a key whose values are read as text.
-    """
-    local_path = _path_in_component(path)
-    if local_path is None or local_path == ("images",):
-        # The keys of this mapping are the names of processes or images.
-        return False
-    if inherited:
-        return True
-    has_user_defined_keys = bool(local_path) and local_path[0] in USER_DEFINED_KEYS
-    return key in TEXT_KEYS and not has_user_defined_keys
-
-
 def can_be_composed_number(path: DocumentPath) -> bool:
     """Return whether the value at ``path`` can be an integer that consists of digits and
     references, such as the port ``800${index}``.
@@ -81,7 +37,7 @@ def can_be_composed_number(path: DocumentPath) -> bool:
     An integer in a setting that requires text is converted to the same text. However, a field
     of a Kubernetes object can require text, such as an annotation.
     """
-    local_path = _path_in_component(path)
+    local_path = path_in_component(path)
     if not local_path:
         return False
     return local_path[0] not in KUBERNETES_KEYS
@@ -89,7 +45,7 @@ def can_be_composed_number(path: DocumentPath) -> bool:
 
 def is_shell_line(path: DocumentPath) -> bool:
     """Return whether the value at ``path`` is run by a shell."""
-    local_path = _path_in_component(path)
+    local_path = path_in_component(path)
     if not local_path:
         return False
     return local_path[0] in SHELL_KEYS or local_path in _LINES_OR_PROGRAMS
@@ -97,7 +53,7 @@ def is_shell_line(path: DocumentPath) -> bool:
 
 def takes_addresses(path: DocumentPath) -> bool:
     """Return whether the value at ``path`` can contain the addresses of services."""
-    local_path = _path_in_component(path)
+    local_path = path_in_component(path)
     if not local_path:
         return False
     return local_path[0] in ADDRESS_KEYS or local_path[:2] == _READY_COMMAND
@@ -105,10 +61,10 @@ def takes_addresses(path: DocumentPath) -> bool:
 
 def is_component(path: DocumentPath) -> bool:
     """Return whether ``path`` leads to the description of a process or a group."""
-    return path != () and _path_in_component(path) == ()
+    return path != () and path_in_component(path) == ()
 
 
-def _path_in_component(path: DocumentPath) -> DocumentPath | None:
+def path_in_component(path: DocumentPath) -> DocumentPath | None:
     """Return ``path`` relative to the innermost process, group or experiment that it leads into.
 
     Return None if ``path`` leads to a ``processes`` mapping.

@@ -6,11 +6,13 @@ import inspect
 import json
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 from hypothesis import given
 
 from symphony import Experiment, ProcessGroup, SpecError
@@ -203,6 +205,15 @@ FULL: dict[str, Any] = {
 def test_every_key_is_accepted_by_both() -> None:
     Experiment.load_dict(FULL)
     VALIDATOR.validate(FULL)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_example_of_a_setting_is_accepted_by_both(name: str, tmp_path: Path) -> None:
+    example = inspect.cleandoc(SETTINGS[name].example)
+    file = tmp_path / "e.yml"
+    file.write_text("name: e\nprocesses:\n  p:\n" + textwrap.indent(example, "    "))
+    Experiment.load_file(file)
+    VALIDATOR.validate(of_process(**yaml.safe_load(example)))
 
 
 # A key whose value is null is not set.

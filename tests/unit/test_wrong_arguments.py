@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,7 @@ from symphony.kube import KubeCluster, NodePool, NodePoolDispatcher
 from symphony.local import LocalCluster
 from symphony.model.experiment.given_options import GivenOptions
 from symphony.model.experiment.process import ProcessOptions
+from symphony.model.settings.table import SETTINGS
 from symphony.plan.addresses import AddressBook
 from symphony.support.argument_checks import CHECKS
 from symphony_kube.node_pools.pools import MachineResources
@@ -144,45 +146,21 @@ POOL = NodePool(
     name="small", selector=("name", "small"), capacity=MACHINE, allocatable=MACHINE, gpu_type="k80"
 )
 
-# A valid value for every parameter and attribute in the public interface, by name. A function
-# creates a new value for each call.
+# A valid value for every parameter and attribute in the public interface, by name, except settings
+# and the arguments of their methods, whose example is used. A function creates a new value for each
+# call.
 VALID: dict[str, Callable[[], Any]] = {
     "active_deadline": lambda: 60,
     "address": lambda: "inproc://wrong-arguments",
     "amounts": lambda: {"cpu": 1},
     "test": lambda: {"log": "ready"},
-    "env_secrets": lambda: {"TOKEN": "token"},
     "exact": lambda: True,
     "binds": lambda: ["web"],
     "connects": lambda: ["web"],
     "exposes": lambda: {"page": 80},
-    "rank_of": lambda: "unit",
-    "per_pod": lambda: 1,
-    "resource_request": lambda: {"cpu": 1},
-    "resource_limit": lambda: {"cpu": 1},
-    "image_pull_policy": lambda: "Always",
-    "restart_policy": lambda: "Never",
-    "termination_grace_period": lambda: 5,
-    "stop_signal": lambda: "INT",
-    "stop_command": lambda: "true",
-    "signal_group": lambda: True,
-    "ready": lambda: {"log": "ready"},
-    "starts_after": lambda: "q",
-    "log_limit": lambda: "1Mi",
-    "tty": lambda: True,
-    "job": lambda: True,
-    "volumes": lambda: [{"shared_memory": None}],
-    "node_selector": lambda: {"a": "b"},
-    "tolerations": lambda: [{"key": "a"}],
-    "spread": lambda: True,
-    "together": lambda: True,
-    "topology_spread": lambda: [{"key": "zone"}],
-    "priority_class": lambda: "high",
-    "queue": lambda: "team",
-    "together_or_not": lambda: True,
-    "jobset": lambda: True,
     "answer_within": lambda: 5,
     "args": lambda: ["--fast"],
+    "starts_after": lambda: "q",
     "argv": lambda: ["--version"],
     "assign_to": lambda: "node_pool",
     "at_once": lambda: False,
@@ -538,8 +516,12 @@ class Case:
 
 def valid(method: str, parameter: str) -> Any:
     create = VALID_IN_METHOD.get((method, parameter)) or VALID.get(parameter)
-    assert create is not None, f"VALID needs a value for the new parameter {parameter!r}"
-    return create()
+    if create is not None:
+        return create()
+    for name, setting in SETTINGS.items():
+        if name == parameter or (setting.method == method and setting.argument == parameter):
+            return yaml.safe_load(inspect.cleandoc(setting.example))[name]
+    raise AssertionError(f"VALID needs a value for the new parameter {parameter!r}")
 
 
 def public_objects() -> dict[str, Any]:

@@ -39,7 +39,7 @@ def position_finder(path: Path) -> Callable[[DocumentPath], Position]:
     if path.suffix not in {".yml", ".yaml"}:
         return lambda _: UNKNOWN_POSITION
     from symphony.model.document.documents import from_yaml, read_text
-    from symphony.model.document_path import is_text
+    from symphony.model.document.text_values import is_text
 
     data, locate = from_yaml(path, read_text(path), is_text)
 

@@ -46,7 +46,7 @@ _NULL_TEXTS = ("", "~", "null", "Null", "NULL")
 # line is not known.
 Locator = Callable[[DocumentPath], str]
 # A function that returns whether a value is read as text; see
-# `symphony.model.document_path.is_text`.
+# `symphony.model.document.text_values.is_text`.
 IsText = Callable[[DocumentPath, str, bool], bool]
 # A function that returns the value for a tag that is not part of YAML, such as `!reset`, and the
 # value after it.

@@ -24,7 +24,7 @@ from symphony.model.document.documents import (
     with_position,
 )
 from symphony.model.document.load import LoadResult, load_experiment
-from symphony.model.document_path import is_text
+from symphony.model.document.text_values import is_text
 from symphony.support.names import join_names
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from symphony.errors import SpecError
+from symphony.model.document.text_values import is_text
 from symphony.model.document_path import (
     REPLICA_KEYS,
     DocumentPath,
     can_be_composed_number,
     is_component,
     is_shell_line,
-    is_text,
     takes_addresses,
 )
 from symphony.model.error_collector import ErrorCollector

@@ -93,6 +93,8 @@ class Setting:
     * ``argument`` is the name of the method's argument if the method only sets the value. The
       method is then generated, and ``default`` is the default of the argument, if it has one.
     * ``text`` is the docstring of the generated method.
+    * ``is_text`` is true if the scalars in the value are read as text, so that YAML does not
+      convert words such as ``yes`` and ``010``.
     * ``example`` is an example in YAML, with the other settings that it needs.
     * ``honoured_by`` contains the ways of running processes that honour the setting.
     """
@@ -112,6 +114,7 @@ class Setting:
     argument: str | None
     default: bool | None
     text: str
+    is_text: bool
     example: str
     honoured_by: HonouredBy
 
@@ -143,6 +146,7 @@ def _setting(
     argument: str | None = None,
     default: bool | None = None,
     text: str = "",
+    is_text: bool = False,
     subject: str = "",
     replaced: bool = False,
     unset: Callable[[], Any] | None = dict,
@@ -170,6 +174,7 @@ def _setting(
         "argument": argument,
         "default": default,
         "text": text,
+        "is_text": is_text,
         "example": example,
         "honoured_by": honoured_by,
     }
@@ -191,6 +196,7 @@ class Settings:
         argument="envs",
         text="Set several environment variables, in the same way as `set_env`.",
         accepts="Mapping[str, object]",
+        is_text=True,
         example="env: {SEED: 7, DEBUG: true}",
         honoured_by=EVERYWHERE,
     )
@@ -211,6 +217,7 @@ class Settings:
         """,
         unset=list,
         accepts="validators.Paths",
+        is_text=True,
         example="env_file: [common.env, train.env]     # later files take precedence",
         honoured_by=EVERYWHERE,
     )
@@ -232,6 +239,7 @@ class Settings:
         is launched, changed, rendered or checked.
         """,
         accepts="validators.Files",
+        is_text=True,
         example="configs: {nginx.conf: nginx.conf.in}     # or a path, or a list of paths",
         honoured_by=EVERYWHERE,
     )
@@ -263,6 +271,7 @@ class Settings:
         ENV_SECRETS,
         method="set_env_secret",
         accepts="Mapping[str, str]",
+        is_text=True,
         example="env_secrets: {API_TOKEN: token}     # token is a secret of the experiment",
         honoured_by=EVERYWHERE,
     )
@@ -456,6 +465,7 @@ class Settings:
         unset=None,
         accepts="validators.Strings",
         argument="command",
+        is_text=True,
         example="stop_command: [pg_ctl, stop, -m, fast]     # or a shell line",
         honoured_by=EVERYWHERE,
     )
@@ -560,6 +570,7 @@ class Settings:
         LABELS,
         method="node_selector",
         accepts="Mapping[str, object]",
+        is_text=True,
         example="node_selector: {gpu-kind: a100}",
         honoured_by=ONLY_KUBE,
     )
@@ -634,6 +645,7 @@ class Settings:
         unset=None,
         accepts="str",
         argument="name",
+        is_text=True,
         example="priority_class: high",
         honoured_by=ONLY_KUBE,
     )
@@ -645,6 +657,7 @@ class Settings:
         accepts="str",
         argument="name",
         text="Let the Pod wait for quota in a queue of Kueue. The ranks of a unit wait together.",
+        is_text=True,
         example="queue: team-a",
         honoured_by=ONLY_KUBE,
     )
@@ -684,6 +697,7 @@ class Settings:
         argument="labels",
         text="Add several labels to the Pod.",
         accepts="Mapping[str, object]",
+        is_text=True,
         example="labels: {team: vision}",
         honoured_by=ONLY_KUBE,
     )

@@ -520,6 +520,23 @@ def choice(words: Iterable[str]) -> ValueType:
     return ValueType(schema, parse)
 
 
+def text_matching(pattern: str, words: str) -> ValueType:
+    """Return the type of text that must match a regular expression as a whole.
+
+    ``words`` describes such text in error messages. The schema also accepts numbers, because an
+    editor can read text such as 027 as a number.
+    """
+    expression = re.compile(pattern)
+
+    def parse(value: object, subject: str) -> str:
+        if isinstance(value, str) and expression.fullmatch(value):
+            return value
+        raise SpecError(f"{subject} must be {words}, not {shown(value)}")
+
+    schema = {"type": ["string", "integer"], "pattern": or_reference(whole_match(expression))}
+    return ValueType(schema, parse)
+
+
 # --- policies ---
 
 

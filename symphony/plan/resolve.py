@@ -364,7 +364,9 @@ def _planned_process(
     if group is not None:
         own_preamble += group.preamble_cmds
     own_preamble += process.preamble_cmds
-    preamble_cmds = (*defaults.preamble_cmds, *values.texts(own_preamble, in_shell_line=True))
+    own_lines = values.texts(own_preamble, in_shell_line=True)
+    mask_lines = [] if settings.umask is None else [f"umask {settings.umask}"]
+    preamble_cmds = (*defaults.preamble_cmds, *mask_lines, *own_lines)
     code = code_source(process)
     start_dirs = [
         defaults.start_dir if code is None else None,

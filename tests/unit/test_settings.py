@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from symphony.model.settings.signatures import SettingOptions
 from symphony.model.settings.table import CONTAINER, POD, SETTINGS, Settings
 from symphony.plan import configs, env_files
 from symphony.plan.resolve import resolve
+from symphony.plan.shell import argv
 from tests.unit.strategies import SCHEME
 
 Call = Callable[[Component], Any]
@@ -100,6 +102,7 @@ VALUES: list[tuple[str, list[Call], Any]] = [
     ("stop_command", [lambda c: c.stop_command(("sleep", 1))], ["sleep", "1"]),
     ("signal_group", [lambda c: c.signal_group(), lambda c: c.signal_group(False)], False),
     ("log_limit", [lambda c: c.log_limit("1Gi"), lambda c: c.log_limit(2**16)], "65536"),
+    ("umask", [lambda c: c.umask("027"), lambda c: c.umask("0007")], "0007"),
     ("code", [lambda c: c.code("src"), lambda c: c.code(False)], False),
     ("code", [lambda c: c.code(Path("src"))], {"path": "src"}),
     (
@@ -390,6 +393,11 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.stop_signal("Int"), "stop_signal must be one of TERM, INT, "),
     (lambda c: c.stop_command([]), "stop_command is empty; give a program with its arguments"),
     (lambda c: c.stop_command(" "), "stop_command has an empty line"),
+    (lambda c: c.umask(0o27), "umask must be three or four octal digits, such as '027', not 23"),
+    (
+        lambda c: c.umask("0x7"),
+        "umask must be three or four octal digits, such as '027', not '0x7'",
+    ),
     (lambda c: c.log_limit("10"), "log_limit must be at least 64Ki (64 * 1024 bytes), not '10'"),
     (lambda c: c.log_limit("much"), "log_limit must be an amount such as 2, '500m' or '4Gi'"),
     (lambda c: c.code(True), "code must be a directory, such as '.', or false, not True"),
@@ -533,3 +541,17 @@ def test_a_setting_of_a_member_takes_precedence_and_mappings_are_merged() -> Non
     assert settings["ready"] == {"command": "own", "timeout": 60}
     assert [next(iter(volume.values()))["claim"] for volume in settings["volumes"]] == ["a", "b"]
     assert settings["container_yml"] == {"x": {"y": 1, "z": [2]}}
+
+
+# --- settings that the plan carries out for all backends ---
+
+
+def test_a_file_sets_the_mask_without_quotes_and_the_program_has_it(tmp_path: Path) -> None:
+    file = tmp_path / "e.yml"
+    file.write_text(
+        "name: e\nprocesses:\n"
+        "  g: {umask: 007, processes: {command: {command: [sh, -c, umask]}, line: {cmd: umask}}}\n"
+    )
+    for process in resolve(Experiment.load_file(file), SCHEME):
+        done = subprocess.run(argv(process, "sh"), capture_output=True, text=True, check=True)
+        assert int(done.stdout, base=8) == 0o007, process.name

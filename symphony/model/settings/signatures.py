@@ -47,6 +47,7 @@ class SettingOptions(TypedDict, total=False):
     starts_after: str | Component | Sequence[str | Component] | Mapping[str, str] | None
     log_limit: int | str | None
     tty: bool | None
+    umask: str | None
     job: bool | Keywords | None
     volumes: Sequence[Keywords] | None
     node_selector: Mapping[str, object] | None
@@ -190,6 +191,12 @@ class SettingMethods(SettingOwner):
         the same stream, and both are written to the log. On tmux, every process has a terminal.
         """
         return self._set("tty", enabled)
+
+    def umask(self, mask: str) -> Self:
+        """Set the file mode creation mask of the process, such as '007' for files that the group
+        can write: three or four octal digits. A shell sets it before the process starts.
+        """
+        return self._set("umask", mask)
 
     def spread(self, topology: str | bool = True) -> Self:
         """Run the ranks of the unit, or the replicas of the process, on different nodes.

@@ -60,6 +60,7 @@ from symphony.model.settings.value_types import (
     Schema,
     ValueType,
     described,
+    text_matching,
 )
 
 # The levels of settings. A Pod setting applies to the group as a whole, a container setting applies
@@ -529,6 +530,18 @@ class Settings:
         the same stream, and both are written to the log. On tmux, every process has a terminal.
         """,
         example="tty: true",
+        honoured_by=EVERYWHERE,
+    )
+    umask: str | None = _setting(
+        CONTAINER,
+        "The file mode creation mask of the process, such as '007' for files that the group can "
+        "write: three or four octal digits. A shell sets it before the process starts.",
+        text_matching("[0-7]{3,4}", "three or four octal digits, such as '027'"),
+        unset=None,
+        accepts="str",
+        argument="mask",
+        is_text=True,
+        example="umask: '007'",
         honoured_by=EVERYWHERE,
     )
     job: dict[str, Any] | None = _setting(

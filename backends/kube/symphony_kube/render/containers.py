@@ -144,7 +144,7 @@ def _command(process: PlannedProcess) -> Object:
     setup = [_change_directory(relative_dir)] if relative_dir is not None else []
     if setup or process.preamble_cmds:
         if not process.command and not needs_shell:
-            setting = "a relative start_dir" if setup else "preamble_cmds"
+            setting = _setting_with_shell(process, has_directory=bool(setup))
             raise SpecError(
                 f"process {process.path!r} has {setting} and no command: a shell must run first, "
                 "and it does not know the entry point of the image; set command=, cmd= or cmds="
@@ -162,6 +162,15 @@ def _command(process: PlannedProcess) -> Object:
     if directory is not None and posixpath.isabs(directory):
         result["workingDir"] = directory
     return result
+
+
+def _setting_with_shell(process: PlannedProcess, *, has_directory: bool) -> str:
+    """Return the setting because of which a shell runs before the command of a process."""
+    if has_directory:
+        return "a relative start_dir"
+    # A plan contains the line for the mask as one of the lines.
+    has_own_lines = len(process.preamble_cmds) > (process.settings.umask is not None)
+    return "preamble_cmds" if has_own_lines else "umask"
 
 
 def _with_launcher(process: PlannedProcess, fields: Object) -> Object:

@@ -66,7 +66,7 @@ def test_the_commands_that_change_something_are_known() -> None:
     assert changing == {
         *("init", "import", "launch", "submit", "rerun", "up", "scale", "stop", "start", "restart"),
         *("signal", "debug", "exec", "attach", "cp", "down", "delete", "prune"),
-        *("config", "switch-experiment"),
+        "config",
     }
 
 

@@ -69,13 +69,15 @@ class DecisionLoop:
         self.is_due = False
         now = self._executor.now()
         decision = decide(self._wishes.present, self._record.state, self._facts.observation(), now)
-        self._facts.note_decision()
         for name in decision.frees:
             self._executor.free(name)
         if decision.actions and isinstance(decision.actions[-1], Finish):
             # Who waits for the end can then use what the experiment has held.
             self._executor.close()
         self._record.add_decided(decision)
+        # After an error before this line, the next decision considers the same facts again. Nothing
+        # is recorded about the resources that were freed in the meantime.
+        self._facts.note_decision()
         self._execute(decision.actions)
         self._schedule(decision.wake_at)
         if not self.is_due:

@@ -273,6 +273,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         on_failure: str | Mapping[str, Any] | None = None,
         deadline: float | str | None = None,
         record_usage: bool | None = None,
+        resume: bool | None = None,
         sbatch_options: Strings | None = None,
     ) -> Experiment:
         """Return an empty experiment without launching anything. The keyword arguments are those of
@@ -296,6 +297,7 @@ class Cluster(CheckedAttributes, abc.ABC):
             on_failure=on_failure,
             deadline=deadline,
             record_usage=record_usage,
+            resume=resume,
             sbatch_options=sbatch_options,
         )
 
@@ -865,6 +867,17 @@ class Cluster(CheckedAttributes, abc.ABC):
         return read_usage(run.path)
 
     # --- observing ---
+
+    def resume_experiments(self, *, dry_run: bool = False) -> dict[str, str]:
+        """Start the experiments again that a reboot of this machine has interrupted.
+
+        These are the experiments with the option ``resume``. All of their processes start again, in
+        start order. With ``dry_run``, nothing is started. The result maps the names of the
+        experiments to why they could not be started, or ``""``. Experiments that do not run on this
+        machine are not interrupted.
+        """
+        del dry_run
+        return {}
 
     @abc.abstractmethod
     def list_experiments(self) -> list[str]:

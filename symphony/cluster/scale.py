@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.model.document.scaling import Source
 
-_POLICIES = ("ends_with", "on_failure", "deadline", "record_usage")
+_POLICIES = ("ends_with", "on_failure", "deadline", "record_usage", "resume")
 
 
 def scaled_experiment(record: Mapping[str, Any], counts: Mapping[str, int | str]) -> Experiment:
@@ -59,6 +59,7 @@ def scaled_experiment(record: Mapping[str, Any], counts: Mapping[str, int | str]
     experiment.on_failure = definition.get("on_failure")
     experiment.deadline = definition.get("deadline")
     experiment.record_usage = definition.get("record_usage")
+    experiment.resume = definition.get("resume")
     experiment.given = GivenOptions.from_dict(record.get("given"))
     return experiment
 

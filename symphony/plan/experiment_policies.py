@@ -38,6 +38,7 @@ def resolve_policies(experiment: Experiment, *, record_usage: bool = False) -> P
         backoff=restarts.get("backoff"),
         deadline=experiment.deadline,
         record_usage=record_usage if own_record_usage is None else own_record_usage,
+        resume=experiment.resume,
     )
 
 

@@ -54,14 +54,15 @@ class Supervised(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """The rules for the end of an experiment, and whether its resource use is recorded.
+    """The rules for the end of an experiment, and other settings that its supervisor applies.
 
     ``ends_with`` contains the names of processes. It is empty if the experiment has finished when
     all processes have finished. ``on_failure`` is ``continue``, ``stop`` or ``restart``.
     ``max_restarts`` is the maximum number of restarts of the experiment, or None for no limit, and
     ``backoff`` is the delay in seconds before its second restart, or None for the default.
     ``deadline`` is the time in seconds between the launch and the end of the experiment, or None.
-    With ``record_usage``, the supervisor records the resource use of the processes.
+    With ``record_usage``, the supervisor records the resource use of the processes. With
+    ``resume``, the experiment is started again after a reboot of its machine.
     """
 
     ends_with: tuple[str, ...] = ()
@@ -70,6 +71,7 @@ class Policies:
     backoff: float | None = None
     deadline: float | None = None
     record_usage: bool = False
+    resume: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -94,6 +96,7 @@ class Policies:
             "backoff": self.backoff,
             "deadline": self.deadline,
             "record_usage": self.record_usage or None,
+            "resume": self.resume or None,
         }
         return {key: value for key, value in values.items() if value not in (None, [])}
 

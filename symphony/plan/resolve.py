@@ -207,6 +207,8 @@ class Plan:
         names = [*self.policies.names]
         if self.policies.record_usage:
             names.append("record_usage")
+        if self.policies.resume:
+            names.append("resume")
         if self.sbatch_options:
             names.append("sbatch_options")
         return tuple(names)

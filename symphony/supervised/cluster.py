@@ -935,6 +935,12 @@ class HostCluster(Cluster):
         """Return the sorted names of the experiments that have a run directory."""
         return [run.name for run in directory.find_all(self._root)]
 
+    def resume_experiments(self, *, dry_run: bool = False) -> dict[str, str]:
+        """Start interrupted experiments again; see `Cluster.resume_experiments`."""
+        from symphony.supervised.resume import resume_runs
+
+        return resume_runs(directory.find_all(self._root), self.children, dry_run=dry_run)
+
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
         """Return the current status of an experiment and its processes."""
         return self._describe(self._find(experiment))

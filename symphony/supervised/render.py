@@ -50,7 +50,13 @@ _CONFIG_DIGEST_LENGTH = 12
 DEFAULT_READY_TIMEOUT_SECONDS = 60.0
 
 # The settings and options that a supervisor honours. It ignores all others.
-HONOURED = honoured_by(SUPERVISED) | {"ends_with", "on_failure", "deadline", "record_usage"}
+HONOURED = honoured_by(SUPERVISED) | {
+    "ends_with",
+    "on_failure",
+    "deadline",
+    "record_usage",
+    "resume",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

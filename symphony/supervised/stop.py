@@ -35,10 +35,8 @@ _LOCK_POLL_SECONDS = 0.05
 
 # The end of the path of the supervisor's program, which is an argument of its interpreter. The
 # running supervisor can be one of an earlier version, in which the package had another name.
-_SUPERVISOR_PROGRAMS = (
-    "symphony/supervised/supervisor/__main__.py",
-    "symphony/supervised/supervisor/__main__.py",
-)
+_PACKAGES = ("supervised", "host")
+_SUPERVISOR_PROGRAMS = tuple(f"symphony/{name}/supervisor/__main__.py" for name in _PACKAGES)
 
 
 def stop(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> None:
@@ -64,6 +62,7 @@ def stop(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> 
         supervisor = find_supervisor(run)
         if supervisor is not None:
             check_not_suspended(run)
+            run.note_stop_request()
             if not in_order:
                 run.stop_together()
             guardian = _find_guardian(run)

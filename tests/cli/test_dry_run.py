@@ -65,6 +65,8 @@ CALLS: dict[str, list[str]] = {
         "delete 'l*' -f",
     ],
     "rerun": ["rerun ended", "rerun live --force --json", "rerun deleted --name again"],
+    "resume": ["resume", "resume --json"],
+    "install": ["install --user-unit"],
     "prune": ["prune --keep 0", "prune --max-size 0 --json"],
     "backends": ["backends"],
     "completion": ["completion bash"],

@@ -309,6 +309,7 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
             images=images,
             sbatch_options=strings(),
             record_usage=st.booleans(),
+            resume=st.booleans(),
         )
     )
     _tell_secrets(draw, members, own.get("secrets", {}))

@@ -308,6 +308,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "size": lambda: "1Gi",
     "source": lambda: "p:file",
     "record_usage": lambda: True,
+    "resume": lambda: True,
     "recorded_code": dict,
     "given": GivenOptions,
     "start": lambda: ["p"],

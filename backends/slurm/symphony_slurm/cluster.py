@@ -431,6 +431,11 @@ class SlurmCluster(TerminalCluster):
 
     # --- stopping and deleting ---
 
+    def resume_experiments(self, *, dry_run: bool = False) -> dict[str, str]:
+        """Return no experiment: Slurm starts jobs again; see the option ``requeue``."""
+        del dry_run
+        return {}
+
     def stop(self, experiment: str, *, at_once: bool = False) -> None:
         """Stop an experiment for good, and keep its logs and its status; see `Cluster.stop`."""
         with self._find(experiment).pin() as run:

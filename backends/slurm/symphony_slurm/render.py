@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from symphony_slurm.resource_request import Shape
 
 # The settings that Slurm implements in addition to those of one machine.
-HONOURED = HOST_HONOURED | {
+HONOURED = (HOST_HONOURED - {"resume"}) | {
     "resource_request",
     "resource_limit.cpu",
     "resource_limit.memory",

@@ -29,7 +29,7 @@ class Group(NamedTuple):
 # The groups in the order of the help.
 GROUPS = (
     Group("define", "define experiments", ("init", "import", "check", "render", "graph")),
-    Group("run", "run experiments", ("launch", "submit", "rerun")),
+    Group("run", "run experiments", ("launch", "submit", "rerun", "resume")),
     Group(
         "inspect",
         "inspect experiments",

@@ -54,9 +54,11 @@ class Experiment(CheckedAttributes):
     default), ``"stop"``, ``"restart"``, or a mapping such as ``{"policy": "restart",
     "max_restarts": 3, "backoff": "30s"}``. ``deadline`` is the time after the launch at which the
     experiment is stopped and has failed. With ``record_usage``, the resource use of each process is
-    recorded; None means the configured default. ``sbatch_options`` contains further options of
-    sbatch for an experiment that runs as a job of Slurm. Relative paths other than the start
-    directories of groups and processes are resolved against ``base_dir``. By default, this is the
+    recorded; None means the configured default. With ``resume``, the experiment is started again
+    after a reboot of the machine; see `Cluster.resume_experiments`. ``sbatch_options`` contains
+    further options of sbatch for an experiment that runs as a job of Slurm. Relative paths other
+    than the start directories of groups and processes are resolved against ``base_dir``. By
+    default, this is the
     directory of the file from which the experiment was loaded, or the working directory if there is
     no such file.
     """
@@ -70,6 +72,7 @@ class Experiment(CheckedAttributes):
                 "env": dict,
                 "env_file": list,
                 "on_failure": lambda: CONTINUE,
+                "resume": bool,
                 "sbatch_options": list,
             },
         ),
@@ -86,6 +89,7 @@ class Experiment(CheckedAttributes):
     on_failure: str | dict[str, Any]
     deadline: float | None
     record_usage: bool | None
+    resume: bool
     sbatch_options: list[str]
 
     def __init__(
@@ -103,6 +107,7 @@ class Experiment(CheckedAttributes):
         on_failure: str | Mapping[str, Any] | None = None,
         deadline: float | str | None = None,
         record_usage: bool | None = None,
+        resume: bool | None = None,
         sbatch_options: validators.Strings | None = None,
     ) -> None:
         self._name = check_name(name, "experiment")
@@ -117,6 +122,7 @@ class Experiment(CheckedAttributes):
         self.on_failure = on_failure  # type: ignore[assignment]
         self.deadline = deadline  # type: ignore[assignment]
         self.record_usage = record_usage
+        self.resume = resume  # type: ignore[assignment]
         self.sbatch_options = sbatch_options  # type: ignore[assignment]
         self._base_dir: Path | None = None
         self._file: Path | None = None
@@ -523,6 +529,7 @@ class Experiment(CheckedAttributes):
             "ends_with": self.ends_with_components(),
             "on_failure": None if self.on_failure == CONTINUE else self.on_failure,
             "deadline": self.deadline,
+            "resume": self.resume,
             "sbatch_options": [*self.sbatch_options],
             "images": {name: image.dump() for name, image in self._images.items()},
         }

@@ -97,6 +97,13 @@ EXPERIMENT_OPTIONS = field_table(
         "value of record_usage under runs in the configuration, or else false.",
     ),
     Field(
+        name="resume",
+        type=FLAG,
+        description="Let symphony resume start the experiment again after a reboot of the machine, "
+        "on local and tmux. symphony install --user-unit runs this command after each boot. The "
+        "default is false.",
+    ),
+    Field(
         name="sbatch_options",
         type=STRINGS,
         description="Further options of sbatch for an experiment that runs as a job of Slurm, such "

@@ -24,6 +24,7 @@ Run directories are stored in the directory that `state_root` returns:
     control                 the socket of the supervisor; see `control_socket`
         stopping                the programs that were asked to exit, while they are being stopped
         stop-together           this file exists if a stop does not follow the stop order
+        stop-requested          this file exists if a user has stopped the experiment
 
 On a file system that several machines share, a machine can remember the previous contents of a path
 for some time. A backend whose processes run on other machines therefore gives each run a path of
@@ -87,6 +88,7 @@ EVENTS_FILE = "events.jsonl"
 CONFIG_DIRECTORY, SCRATCH_DIRECTORY = "configs", "scratch"
 LOG_START_SUFFIX = ".start"
 _STOP_TOGETHER_FILE = "stop-together"
+_STOP_REQUEST_FILE = "stop-requested"
 # The guardian, which imports almost nothing, has the same constants.
 _GUARDIAN_FILE, _EXITS_FILE = "guardian", "exits"
 # How long `RunDirectory.wait_for_output` waits, and how often it checks.
@@ -232,6 +234,18 @@ class RunDirectory(NamedTuple):
     def stops_together(self) -> bool:
         """Return whether `stop_together` was called."""
         return self.file(_STOP_TOGETHER_FILE).exists()
+
+    def note_stop_request(self) -> None:
+        """Note that a user stops the experiment, and not the system that shuts down.
+
+        If this cannot be recorded, an experiment with the option ``resume`` starts again later.
+        """
+        with contextlib.suppress(OSError):
+            self.file(_STOP_REQUEST_FILE).touch()
+
+    def is_stop_requested(self) -> bool:
+        """Return whether `note_stop_request` was called."""
+        return self.file(_STOP_REQUEST_FILE).exists()
 
     def logged_processes(self) -> list[str]:
         """Return the sorted names of the processes that have a log."""

@@ -139,6 +139,7 @@ _POLICIES: Mapping[str, Check] = {
     "backoff": _is_number_or_none,
     "deadline": _is_number_or_none,
     "record_usage": _is_flag,
+    "resume": _is_flag,
 }
 
 _PREVIOUS: Mapping[str, Check] = {

@@ -34,6 +34,7 @@ from symphony.supervised.supervisor.guarding import encode_preparation
 from symphony.support.import_path import own_import_path
 
 if TYPE_CHECKING:
+    from symphony.plan.policies import Ending
     from symphony.plan.state import Event
     from symphony.supervised.supervisor.children import Children
     from symphony.supervised.supervisor.guarding import Guard
@@ -467,11 +468,13 @@ def _resume(
     """
     from symphony.supervised.run import change_directory
     from symphony.supervised.run.event_file import EventReader
+    from symphony.supervised.run.interruption import after_reboot
     from symphony.supervised.supervisor.regained import regain_ports
     from symphony.supervised.supervisor.supervisor import KILL_SIGNAL, STOP_SIGNAL
 
     signal.pthread_sigmask(signal.SIG_BLOCK, (STOP_SIGNAL, KILL_SIGNAL))
     own = identify(os.getpid()) or ProcessId(os.getpid(), 0.0)
+    is_rebooted = not run.is_of_this_boot()
 
     def report_success() -> None:
         run.record_supervisor(own, replaces=True)
@@ -496,7 +499,11 @@ def _resume(
                 lost_ports=ports.lost,
             )
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (STOP_SIGNAL, KILL_SIGNAL))
-            supervisor.resume(report_success)
+            if is_rebooted:
+                supervisor.continue_after_eviction(after_reboot())
+                report_success()
+            else:
+                supervisor.resume(report_success)
     except Exception as exc:
         _log_exception()
         reason = str(exc) if isinstance(exc, BackendError) else f"{type(exc).__name__}: {exc}"
@@ -566,8 +573,17 @@ def _create_supervisor(
         events=events or (),
         change=manifest.get("change"),
         old_specs={spec.name: spec for spec in old_specs},
+        eviction=functools.partial(_interruption, run),
         **options,
     )
+
+
+def _interruption(run: RunDirectory) -> Ending | None:
+    """Return why the system stops an experiment that it starts again later, or None."""
+    # Only an experiment that receives SIGTERM needs the module.
+    from symphony.supervised.run.interruption import interruption
+
+    return interruption(run)
 
 
 def _send_report(descriptor: int, report: LaunchReport) -> None:

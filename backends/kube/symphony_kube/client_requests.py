@@ -30,7 +30,7 @@ from symphony_kube.killer import Killer
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.lifecycle.exits import ExitWatcher
-from symphony_kube.lifecycle.replacer import Replacer, find_startable
+from symphony_kube.lifecycle.replacer import Replacer, RequestedStarts
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
 from symphony_kube.render.container_scripts import UNHANDLED_CODE, SignalMode, signal_command
@@ -539,6 +539,7 @@ class Operation:
         # The number of the attempt that each request concerned.
         self._requested: dict[str, int] = {}
         self._replacer = Replacer(api, scope)
+        self._starts = RequestedStarts(target.all_units)
         self._exits = ExitWatcher(api, scope)
         self._killer = Killer(api, scope)
         # The first observation can be older than the request.
@@ -697,7 +698,7 @@ class Operation:
                 self._observation = observation
                 begun = self._begun_replacements(observation)
                 now = self._api.now()
-                startable = find_startable(roster, observation, now)
+                startable = self._starts.find(observation, now)
                 self._replacer.replace(observation, startable, now=now, begun=begun)
                 self._stop_ranks(observation)
                 if is_done(observation, logs):

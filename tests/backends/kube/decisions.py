@@ -1,6 +1,7 @@
 """Decisions about observed experiments, for tests: objects in, lines of actions out."""
 
 from symphony.plan.decide import Decision, decide
+from symphony_kube.lifecycle.replacer import RequestedStarts
 from symphony_kube.lifecycle.supervisor.facts import describe
 from symphony_kube.lifecycle.supervisor.loop import find_later_units
 from symphony_kube.lifecycle.supervisor.record import Record
@@ -35,6 +36,11 @@ def started(units, observation, **options) -> list[str]:
     """Return the processes that start."""
     words = [line.split() for line in actions(units, observation, **options)]
     return [line[1] for line in words if line[0] == "start"]
+
+
+def find_startable(units, observation, now=NOW) -> list[str]:
+    """Return the units that a client starts again on request."""
+    return RequestedStarts(units).find(observation, now)
 
 
 def created_later(units, observation, *, record=None, now=NOW) -> list[str]:

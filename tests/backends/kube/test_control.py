@@ -13,7 +13,6 @@ from symphony.status import ReasonCode, State
 from symphony.testing.contract import all_running, until
 from symphony_kube.api.labels import ATTEMPT, CONTROL, MANIFEST
 from symphony_kube.lifecycle import attempts
-from symphony_kube.lifecycle.replacer import find_startable
 from symphony_kube.lifecycle.supervisor.detached import directory_of
 from symphony_kube.lifecycle.supervisor.record import Record, Round
 from symphony_kube.render.container_scripts import stop_command
@@ -29,7 +28,7 @@ from symphony_kube.state.control_state import (
 from symphony_kube.state.observe import PODS, PodObserver
 
 from .conftest import FOREVER, python, unschedulable, wait_until
-from .decisions import actions, decided
+from .decisions import actions, decided, find_startable
 
 NOW = 1_700_000_100.0
 STARTED, ENDED = "2023-11-14T22:13:20Z", "2023-11-14T22:14:10Z"
@@ -118,14 +117,14 @@ def test_processes_are_started_again_in_their_order():
     )
     waiting = pod("b", EXITED, control=RESTARTING, phase="Failed")
     stopping = pod("a", RUNNING, control=RESTARTING)
-    assert find_startable(roster, observe(stopping, waiting, roster=roster), NOW) == []
+    assert find_startable(roster, observe(stopping, waiting, roster=roster)) == []
     stopped = pod("a", EXITED, control=RESTARTING, phase="Failed")
-    assert find_startable(roster, observe(stopped, waiting, roster=roster), NOW) == ["a"]
+    assert find_startable(roster, observe(stopped, waiting, roster=roster)) == ["a"]
     replaced = pod("a", EXITED, control=replace(RESTARTING, replaced=NOW), phase="Failed")
-    assert find_startable(roster, observe(replaced, waiting, roster=roster), NOW) == []
+    assert find_startable(roster, observe(replaced, waiting, roster=roster)) == []
     new = pod("a", RUNNING, attempt=2)
     observation = observe(replaced, new, waiting, roster=roster)
-    assert find_startable(roster, observation, NOW) == ["b"]
+    assert find_startable(roster, observation) == ["b"]
 
 
 def test_command_that_was_not_recorded_in_all_units():
@@ -135,11 +134,11 @@ def test_command_that_was_not_recorded_in_all_units():
     assert observation.status.note == (
         "restart was interrupted after 'a' and before b; repeat the command"
     )
-    assert find_startable(roster, observation, NOW) == []
+    assert find_startable(roster, observation) == []
     for second in (pod("b", RUNNING, control=STOPPING), pod("b", RUNNING, attempt=2)):
         observation = observe(first, second, roster=roster)
         assert observation.status.note == ""
-        assert find_startable(roster, observation, NOW) == ["a"]
+        assert find_startable(roster, observation) == ["a"]
 
 
 def test_restart_policy_that_the_supervisor_applies():

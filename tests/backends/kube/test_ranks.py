@@ -9,14 +9,13 @@ from symphony.status import ReasonCode, State
 from symphony_kube.api.labels import RANK_OF
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.lifecycle.attempts import next_attempt
-from symphony_kube.lifecycle.replacer import find_startable
 from symphony_kube.lifecycle.supervisor.record import Record
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import Attempt, Control
 from symphony_kube.state.creation_problems import Problem
 from symphony_kube.state.observe import JOBS, PODS, PodObserver
 
-from .decisions import actions, created_later, decided, started
+from .decisions import actions, created_later, decided, find_startable, started
 from .test_control import ENDED, EXITED, NOW, RUNNING, STARTED, observe, pod
 
 EXIT_TIME = 1_700_000_050.0
@@ -107,7 +106,7 @@ def test_a_restart_that_was_recorded_in_one_rank_is_completed():
     failed = ended(1, FAILED, control=first)
     observation = observe(running(0), failed, roster=ONCE)
     assert actions(ONCE, observation) == stops("u-0")
-    assert find_startable(ONCE, observation, NOW) == []
+    assert find_startable(ONCE, observation) == []
     assert observation.status.note == ""
     requested = observe(running(0, control=RESTARTS), failed, roster=ONCE)
     assert actions(ONCE, requested) == []
@@ -116,12 +115,12 @@ def test_a_restart_that_was_recorded_in_one_rank_is_completed():
 def test_ranks_start_again_when_all_have_been_stopped():
     failed = ended(1, FAILED, control=RESTARTS)
     stopping = observe(running(0, control=RESTARTS), failed, roster=ONCE)
-    assert find_startable(ONCE, stopping, NOW) == []
+    assert find_startable(ONCE, stopping) == []
     stopped = observe(ended(0, control=RESTARTS), failed, roster=ONCE)
-    assert find_startable(ONCE, stopped, NOW) == ["u-0", "u-1"]
+    assert find_startable(ONCE, stopped) == ["u-0", "u-1"]
     assert {process.reason_code for process in stopped.status} == {ReasonCode.BACKING_OFF}
     one_started = observe(running(0, attempt=2), failed, roster=ONCE)
-    assert find_startable(ONCE, one_started, NOW) == ["u-1"]
+    assert find_startable(ONCE, one_started) == ["u-1"]
 
 
 def test_ranks_that_a_change_stops_later_start_together():
@@ -129,9 +128,9 @@ def test_ranks_that_a_change_stops_later_start_together():
     later = Control(start=EXIT_TIME)
     failed = ended(1, FAILED, control=later)
     observation = observe(running(0, control=later), failed, roster=ONCE)
-    assert find_startable(ONCE, observation, NOW) == []
+    assert find_startable(ONCE, observation) == []
     stopped = observe(ended(0, control=RESTARTS), failed, roster=ONCE)
-    assert find_startable(ONCE, stopped, NOW) == ["u-0", "u-1"]
+    assert find_startable(ONCE, stopped) == ["u-0", "u-1"]
 
 
 @pytest.mark.parametrize("control", [RESTARTS, Control(stop=EXIT_TIME)])
@@ -222,7 +221,7 @@ def test_a_deleted_rank_is_created_again_with_the_others():
     observation = observe_deletion(ONCE, running(0, control=RESTARTS), deleted=running(1))
     assert started(ONCE, observation) == []
     stopped = observe_deletion(ONCE, ended(0, control=RESTARTS), deleted=running(1))
-    assert find_startable(ONCE, stopped, NOW) == ["u-0"]
+    assert find_startable(ONCE, stopped) == ["u-0"]
     begun = ended(0, control=replace(RESTARTS, replaced=NOW))
     assert started(ONCE, observe_deletion(ONCE, begun, deleted=running(1))) == []
     others = [ended(0, control=replace(RESTARTS, replaced=NOW)), running(0, attempt=2, retries=1)]

@@ -19,6 +19,7 @@ from symphony.plan.state import Request, RunState, Track
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.lifecycle.supervisor.record import EMPTY_RECORD, Record, Round
 from symphony_kube.render.roster import Roster, Unit, units_of_ranks
+from symphony_kube.state.control_state import NO_CONTROL
 from symphony_kube.state.ending import StoppedProcesses
 from symphony_kube.state.observe import Observation
 from symphony_kube.state.pod_status import ContainerStatus
@@ -33,6 +34,10 @@ RESTART_CODES = (
 LAUNCHER = "the launcher"
 # A number that means that an attempt exists. Kubernetes has no process numbers.
 _PID = 1
+
+
+# The descriptions of running processes, with what they were computed from.
+Cache = dict[str, tuple[UnitStatus, ContainerStatus, Track, Seen]]
 
 
 class Situation(NamedTuple):
@@ -50,14 +55,17 @@ def describe(
     launched: float = 0.0,
     now: float = 0.0,
     creatable: Collection[str] | None = None,
+    cache: Cache | None = None,
 ) -> Situation:
     """Return the situation of an experiment.
 
     ``record`` is that of the supervisor, or None for a client, which creates no missing units.
     ``launched`` and ``now`` are in seconds since the epoch. ``creatable`` contains the units that
-    the supervisor can create, or is None if these are all units.
+    the supervisor can create, or is None if these are all units. ``cache`` contains the parts of
+    earlier results that are still valid, and is updated. Do not change the result then.
     """
-    return _Description(roster, observation, record, launched, now, creatable).situation()
+    cache = {} if cache is None else cache
+    return _Description(roster, observation, record, launched, now, creatable, cache).situation()
 
 
 def find_earlier_round(observation: Observation, current: Round) -> list[str]:
@@ -102,6 +110,7 @@ class _Description:
     launched: float
     now: float
     creatable: Collection[str] | None
+    cache: Cache
     tracks: dict[str, Track] = field(default_factory=dict)
     seen: dict[str, Seen] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
@@ -190,12 +199,20 @@ class _Description:
     def _add_existing(self, unit: Unit, status: UnitStatus) -> None:
         latest = self.latest.get(unit.rank_of, 0)
         is_stale = status.attempt.number < latest and (status.has_ended or not status.exists)
+        is_plain = status.control is NO_CONTROL
         for name in unit.processes:
-            if is_stale and unit.name not in self.known.problems:
+            container = self.observation.containers[name]
+            cached = self.cache.get(name)
+            if cached is not None and cached[0] is status and cached[1] is container:
+                self.tracks[name], self.seen[name] = cached[2], cached[3]
+            elif is_stale and unit.name not in self.known.problems:
                 # A rank joins the others, which have been started again.
                 self.tracks[name] = self._waiting(status)
             else:
                 self.tracks[name] = self._existing(unit, status, name)
+                if is_plain and status.executions[name].state not in ENDED:
+                    # Nothing but its own state determines what is known about it.
+                    self.cache[name] = (status, container, self.tracks[name], self.seen[name])
 
     def _existing(self, unit: Unit, status: UnitStatus, name: str) -> Track:
         own, is_ending = status.executions[name], self.known.ending is not None

@@ -30,7 +30,7 @@ from symphony_kube.lifecycle.supervisor.executor import (
     LONGEST_PAUSE_SECONDS,
     Executor,
 )
-from symphony_kube.lifecycle.supervisor.facts import Situation, describe, find_ended
+from symphony_kube.lifecycle.supervisor.facts import Cache, Situation, describe, find_ended
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
 from symphony_kube.lifecycle.supervisor.record import (
     RecordBook,
@@ -148,6 +148,7 @@ class _Supervision:
         self._on_started = on_started
         self._wish = make_wish(run.roster, run.policies, experiment=run.scope.experiment)
         self._book = RecordBook(store)
+        self._cache: Cache = {}
         self._executor = Executor(api, run, owner, self._book)
         # The time on the monotonic clock at which to decide again although nothing has changed.
         self._decide_again: float | None = None
@@ -248,6 +249,7 @@ class _Supervision:
             launched=self._run.launched,
             now=now,
             creatable=self._run.units.keys(),
+            cache=self._cache,
         )
 
     def _is_over(self, decision: Decision, situation: Situation, observation: Observation) -> bool:
@@ -285,7 +287,8 @@ def find_later_units(
 
     They can also start after processes that were not ready in time, but become ready later.
     """
-    state = situation.state
+    state = situation.state.copy()
+    state.tracks = {name: track.copy() for name, track in state.tracks.items()}
     waiting = {name for name, track in state.tracks.items() if track.state is State.PENDING}
     for event in decision.events:
         apply(state, event)

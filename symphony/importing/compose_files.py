@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.importing import merging
+from symphony.importing import merge_compose_files
 from symphony.importing.interpolation import Interpolation
 from symphony.importing.result import Imported
 from symphony.model.document.foreign_values import mapping
@@ -55,14 +55,16 @@ def read(paths: Sequence[Path], imported: Imported) -> dict[str, Any]:
     interpolation = Interpolation(imported)
     project = _Project(directory=base, values=variables_in([base / ".env"]))
     merged = _Reader(interpolation, imported).files(paths, project)
-    contents = interpolation.finished(merging.without_tags(merged))
+    contents = interpolation.finished(merge_compose_files.without_tags(merged))
     if interpolation.parameters:
         imported.document["parameters"] = interpolation.parameters
     if not isinstance(contents.get("services"), Mapping):
         raise SpecError(f"{paths[0]}: the file has no services; give a compose file or a Procfile")
     services = contents["services"].items()
     contents["services"] = {
-        name: merging.with_unique_items(service) if isinstance(service, Mapping) else service
+        name: merge_compose_files.with_unique_items(service)
+        if isinstance(service, Mapping)
+        else service
         for name, service in services
     }
     return dict(contents)
@@ -95,7 +97,7 @@ class _Reader:
     def files(self, paths: Sequence[Path], project: _Project) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for path in paths:
-            result = merging.merged(result, self._file(path, project))
+            result = merge_compose_files.merged(result, self._file(path, project))
         return result
 
     def _file(self, path: Path, project: _Project) -> dict[str, Any]:
@@ -110,13 +112,15 @@ class _Reader:
             other = self._included(path, include, project)
             for key in _RESOURCES:
                 if isinstance(other.get(key), Mapping):
-                    contents[key] = merging.merged(other[key], contents.get(key), (key,))
+                    contents[key] = merge_compose_files.merged(
+                        other[key], contents.get(key), (key,)
+                    )
         return contents
 
     def _contents(self, path: Path, project: _Project) -> dict[str, Any]:
         from symphony.model.document.documents import from_yaml, read_text
 
-        data, _ = from_yaml(path, read_text(path), lambda *_: True, merging.TAGS)
+        data, _ = from_yaml(path, read_text(path), lambda *_: True, merge_compose_files.TAGS)
         if not isinstance(data, Mapping):
             raise SpecError(f"{path}: the file is not a mapping; give a compose file or a Procfile")
         services = data.get("services")
@@ -199,7 +203,7 @@ class _Extension:
             raise SpecError(f"{self._path}: service {name!r} extends no service; name one")
         rest = {key: value for key, value in own.items() if key != "extends"}
         base = self._base(options, (*seen, place))
-        return merging.merged(base, rest, ("services", name))
+        return merge_compose_files.merged(base, rest, ("services", name))
 
     def _base(self, options: Mapping[str, Any], seen: tuple[tuple[Path, str], ...]) -> Any:
         name = str(options["service"])

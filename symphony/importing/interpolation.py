@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from symphony.importing.merging import mapped
+from symphony.importing.merge_compose_files import mapped
 from symphony.importing.result import Imported
 from symphony.model.document.parameters import INDEX_REFERENCES
 from symphony.model.experiment.address_references import escape

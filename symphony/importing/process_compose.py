@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.importing import checks, merging
+from symphony.importing import checks, merge_compose_files
 from symphony.importing.compose_files import variables_in
 from symphony.importing.interpolation import Interpolation
 from symphony.importing.paths import rebased
@@ -108,7 +108,7 @@ def read(
 def _contents(path: Path) -> dict[str, Any]:
     from symphony.model.document.documents import from_yaml, read_text
 
-    data, _ = from_yaml(path, read_text(path), lambda *_: True, merging.TAGS)
+    data, _ = from_yaml(path, read_text(path), lambda *_: True, merge_compose_files.TAGS)
     return dict(data) if isinstance(data, Mapping) else {}
 
 
@@ -121,12 +121,12 @@ def _merged_files(paths: Sequence[Path], imported: Imported) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for path in paths:
         for contents in _with_extended(path, ()):
-            processes = merging.merged(
+            processes = merge_compose_files.merged(
                 result.get("processes"), contents.get("processes"), ("services",)
             )
-            result = {**merging.merged(result, contents | {"processes": None})}
+            result = {**merge_compose_files.merged(result, contents | {"processes": None})}
             result["processes"] = processes
-    return dict(merging.without_tags(result))
+    return dict(merge_compose_files.without_tags(result))
 
 
 def _with_extended(path: Path, seen: tuple[Path, ...]) -> list[dict[str, Any]]:

@@ -1239,19 +1239,19 @@ class HostCluster(Cluster):
         self, run: RunDirectory, found: ProcessStatus, argv: Sequence[str], *, interactive: bool
     ) -> ExecResult:
         """Run a command on this machine, in the environment of the process ``found``."""
-        from symphony.supervised import exec
+        from symphony.supervised import exec_command
         from symphony.supervised.processes.spec import ProcessSpec
 
         manifest = run.load_manifest()
         data = next(data for data in manifest["processes"] if data["name"] == found.name)
         spec = ProcessSpec.from_dict(data)
         with run.report_damage(run.secrets):
-            env = exec.initial_environment(run, manifest, spec, found.pid)
+            env = exec_command.initial_environment(run, manifest, spec, found.pid)
         if env is None:
             raise NotFound(f"process {found.path!r} belongs to another user")
         try:
-            completed = exec.run(spec, argv, env, capture_output=not interactive)
-        except exec.CommandNotRunError as exc:
+            completed = exec_command.run(spec, argv, env, capture_output=not interactive)
+        except exec_command.CommandNotRunError as exc:
             raise SpecError(
                 f"cannot run {argv[0]!r} in the environment of {found.path!r}: {exc}"
             ) from exc

@@ -202,7 +202,7 @@ def _environment(
     run: RunDirectory, manifest: Mapping[str, Any] | None, spec: ProcessSpec, leader: ProcessId
 ) -> Mapping[str, str]:
     """Return the environment of the command that stops a process."""
-    from symphony.supervised.exec import initial_environment
+    from symphony.supervised.exec_command import initial_environment
 
     try:
         return initial_environment(run, manifest or {"env": {}}, spec, leader.pid) or {}

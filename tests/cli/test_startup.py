@@ -132,7 +132,7 @@ NOT_FOR_A_START = HEAVY | {
     "symphony.model",
     "symphony.line_search",
     "symphony.supervised.log_files",
-    "symphony.supervised.exec",
+    "symphony.supervised.exec_command",
     "symphony.supervised.processes.membership",
     "symphony.supervised.processes.tree",
 }

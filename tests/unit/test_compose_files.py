@@ -13,7 +13,7 @@ import pytest
 
 from symphony import SpecError
 from symphony.importing import Imported, compose_files
-from symphony.importing.merging import Override, Reset, merged, without_tags
+from symphony.importing.merge_compose_files import Override, Reset, merged, without_tags
 
 
 def written(directory: Path, **files: str) -> list[Path]:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony.supervised import exec
-from symphony.supervised.exec import CommandNotRunError
+from symphony.supervised import exec_command
+from symphony.supervised.exec_command import CommandNotRunError
 from symphony.supervised.processes.spec import ProcessSpec
 
 ENV = {**os.environ, "P": "initial"}
@@ -30,7 +30,7 @@ def run(
     directory: Path, preamble: list[str], *argv: str, shell: str = "/bin/sh", **options: Any
 ) -> subprocess.CompletedProcess[str]:
     spec = ProcessSpec(name="p", argv=(shell,), cwd=str(directory), preamble=tuple(preamble))
-    return exec.run(spec, argv, ENV, capture_output=True, **options)
+    return exec_command.run(spec, argv, ENV, capture_output=True, **options)
 
 
 def test_no_shell_runs_without_a_preamble(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ _RECEIVE_BYTES = 1 << 16
 OnSample = Callable[[ExperimentUsage], None]
 
 
-class Agent(Protocol):
+class AgentConnection(Protocol):
     """The connection to an agent; see `symphony_slurm.remote_children.Agent`."""
 
     @property
@@ -58,7 +58,7 @@ class NodeSamples:
 
     def take(
         self,
-        leaders: Iterable[tuple[Agent, Mapping[str, ProcessId]]],
+        leaders: Iterable[tuple[AgentConnection, Mapping[str, ProcessId]]],
         devices: Devices,
         on_sample: OnSample,
     ) -> None:
@@ -81,7 +81,7 @@ class NodeSamples:
             )
         self._complete_if_all_answered()
 
-    def receive(self, agent: Agent, message: Message) -> None:
+    def receive(self, agent: AgentConnection, message: Message) -> None:
         """Handle the answer of an agent."""
         if message["sample"] == self._number and agent.node in self._answers:
             self._answers[agent.node] = ExperimentUsage.from_dict(message["usage"])

@@ -43,22 +43,22 @@ def _control(run: RunDirectory) -> int:
 
 
 def _exec(run: RunDirectory, name: str, pid: int, argv: Sequence[str], *, capture: bool) -> int:
-    from symphony.supervised import exec
+    from symphony.supervised import exec_command
     from symphony.supervised.processes.spec import ProcessSpec
 
     remove_step_variables(os.environ)
     manifest = run.load_manifest()
     data = next(data for data in manifest["processes"] if data["name"] == name)
     spec = ProcessSpec.from_dict(data)
-    env = exec.initial_environment(run, manifest, spec, None if pid == NO_PID else pid)
+    env = exec_command.initial_environment(run, manifest, spec, None if pid == NO_PID else pid)
     result: dict[str, Any]
     code = NOT_RUN_CODE
     if env is None:
         result = {"error": "it belongs to another user"}
     else:
         try:
-            done = exec.run(spec, list(argv), env, capture_output=capture)
-        except exec.CommandNotRunError as exc:
+            done = exec_command.run(spec, list(argv), env, capture_output=capture)
+        except exec_command.CommandNotRunError as exc:
             result = {"error": str(exc)}
         else:
             code = 128 - done.returncode if done.returncode < 0 else done.returncode

@@ -28,7 +28,7 @@ _RETRY_SECONDS = 0.02
 _READ_BYTES = 1 << 15
 
 
-class Agent(Protocol):
+class AgentConnection(Protocol):
     """The connection to an agent; see `symphony_slurm.remote_children.Agent`."""
 
     def order(self, order: str, **arguments: Any) -> None:
@@ -37,7 +37,7 @@ class Agent(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Client:
-    agent: Agent
+    agent: AgentConnection
     socket: socket.socket
     waiting: bytearray = field(default_factory=bytearray)
     has_left: bool = False
@@ -51,7 +51,9 @@ class RemoteTerminals:
         self._clients: dict[int, _Client] = {}
         self._numbers = itertools.count(1)
 
-    def join(self, agent: Agent, name: str, client: socket.socket, received: bytes) -> str:
+    def join(
+        self, agent: AgentConnection, name: str, client: socket.socket, received: bytes
+    ) -> str:
         """Relay a client of the terminal of a process; see `Terminal.join`."""
         number = next(self._numbers)
         self._clients[number] = _Client(agent, client)
@@ -89,7 +91,7 @@ class RemoteTerminals:
             client.has_left = True
             self._send(number)
 
-    def leave_agent(self, agent: Agent) -> None:
+    def leave_agent(self, agent: AgentConnection) -> None:
         """Disconnect the clients of an agent that has exited."""
         for number in [number for number, item in self._clients.items() if item.agent is agent]:
             self.leave(number)
@@ -123,7 +125,7 @@ class RemoteTerminals:
 class RemoteTerminal:
     """The terminal of a process on another node; see `JoinableTerminal`."""
 
-    def __init__(self, terminals: RemoteTerminals, agent: Agent, name: str) -> None:
+    def __init__(self, terminals: RemoteTerminals, agent: AgentConnection, name: str) -> None:
         self._terminals = terminals
         self._agent = agent
         self._name = name

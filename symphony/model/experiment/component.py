@@ -92,9 +92,12 @@ class Component(SettingMethods):
         # Most processes have few settings, and are not created in this way.
         from symphony.model.experiment.setting_calls import set_settings
 
+        values: dict[str, Any] = dict(settings)
+        if "starts_after" in values:
+            values["starts_after"] = names_of(values["starts_after"])
         before = vars(self._settings.copied())
         try:
-            set_settings(self, settings)
+            set_settings(self, values)
         except SpecError:
             vars(self._settings).update(before)
             raise

@@ -20,8 +20,6 @@ def set_settings(component: Component, values: Mapping[str, Any]) -> None:
     Raises `SpecError` for an unknown key, with the suggestion that a file with this key would get,
     and for an invalid value.
     """
-    from symphony.model.experiment.component import names_of
-
     errors = ErrorCollector()
     calls = SettingCalls(errors)
     known = (*component.option_names, *SETTINGS)
@@ -34,8 +32,6 @@ def set_settings(component: Component, values: Mapping[str, Any]) -> None:
 
     subject = f"{component.kind} {component.name!r}"
     given = calls.known_keys(values, known, subject, hint)
-    if "starts_after" in given:
-        given["starts_after"] = names_of(given["starts_after"])
     calls.apply(component, {key: value for key, value in given.items() if value is not None})
     for error in errors.errors:
         raise error

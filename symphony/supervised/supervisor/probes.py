@@ -27,7 +27,7 @@ from symphony.supervised.processes.spec import ProcessSpec
 
 if TYPE_CHECKING:
     from symphony.line_search import LineSearch, SearchProcess
-    from symphony.supervised import exec
+    from symphony.supervised import exec_command
 
 NETWORK_TIMEOUT_SECONDS = 1.0
 COMMAND_TIMEOUT_SECONDS = 10.0
@@ -231,12 +231,12 @@ def run_command(
     The result is `READY` if it does. If the command takes longer than ``timeout`` or
     `COMMAND_TIMEOUT_SECONDS`, it is killed.
     """
-    from symphony.supervised import exec
+    from symphony.supervised import exec_command
 
     timeout = min(timeout, COMMAND_TIMEOUT_SECONDS)
     try:
-        completed = exec.run(spec, argv, env, start=_run_briefly, timeout=timeout)
-    except exec.CommandNotRunError as exc:
+        completed = exec_command.run(spec, argv, env, start=_run_briefly, timeout=timeout)
+    except exec_command.CommandNotRunError as exc:
         return f"cannot run {argv[0]!r}: {exc}"
     except subprocess.TimeoutExpired as exc:
         program = "the command" if is_shell_line(argv) else repr(argv[0])
@@ -262,7 +262,9 @@ def _with_output(text: str, output: str | None) -> str:
     return f"{text}: {line}" if line else text
 
 
-def _run_briefly(argv: Sequence[str], *, timeout: float, **options: Any) -> exec.CompletedProcess:
+def _run_briefly(
+    argv: Sequence[str], *, timeout: float, **options: Any
+) -> exec_command.CompletedProcess:
     """Run a command with empty standard input, and return the end of its output as its errors.
 
     If the command takes longer than ``timeout`` seconds, kill its process group and raise

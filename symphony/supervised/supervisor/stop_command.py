@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from symphony.supervised.processes.process_groups import signal_group
 
 if TYPE_CHECKING:
-    from symphony.supervised import exec
+    from symphony.supervised import exec_command
     from symphony.supervised.processes.spec import ProcessSpec
     from symphony.supervised.supervisor.stopper import StopOrder
 
@@ -23,12 +23,12 @@ def run_stop_command(spec: ProcessSpec, order: StopOrder, env: Mapping[str, str]
 
     Return why the command failed, or ``""``. It is killed at the end of the grace period.
     """
-    from symphony.supervised import exec
+    from symphony.supervised import exec_command
 
     name = f"the stop_command of {spec.name!r}"
     try:
-        completed = exec.run(spec, order.command, env, start=_run, timeout=order.grace)
-    except exec.CommandNotRunError as exc:
+        completed = exec_command.run(spec, order.command, env, start=_run, timeout=order.grace)
+    except exec_command.CommandNotRunError as exc:
         return f"{name} cannot be run: {exc}"
     except subprocess.TimeoutExpired:
         return f"{name} takes longer than the grace period of {order.grace:g} s"
@@ -43,7 +43,7 @@ def _exit_code(code: int) -> int:
     return 128 - code if code < 0 else code
 
 
-def _run(argv: Sequence[str], *, timeout: float, **options: Any) -> exec.CompletedProcess:
+def _run(argv: Sequence[str], *, timeout: float, **options: Any) -> exec_command.CompletedProcess:
     """Run a command with empty standard input, and return its output.
 
     If it takes longer than ``timeout`` seconds, kill its process group and raise

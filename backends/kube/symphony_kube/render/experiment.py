@@ -43,7 +43,7 @@ from symphony_kube.render.render_context import (
 )
 from symphony_kube.render.roster import PARAMETERS_KEY, Unit, encode_roster, roster_unit
 from symphony_kube.render.secrets import file_object_name, file_objects, file_sources
-from symphony_kube.render.services import render_services
+from symphony_kube.render.service_objects import render_services
 from symphony_kube.render.shared_variables import environment_object
 from symphony_kube.render.stop_script import mounts_script, scripts_object
 from symphony_kube.render.text import Object

@@ -385,7 +385,12 @@ def test_entry_point_of_the_image() -> None:
 
 @pytest.mark.parametrize(
     ("options", "what"),
-    [({"preamble_cmds": "a"}, "preamble_cmds"), ({"start_dir": "a"}, "a relative start_dir")],
+    [
+        ({"preamble_cmds": "a"}, "preamble_cmds"),
+        ({"start_dir": "a"}, "a relative start_dir"),
+        ({"umask": "007"}, "umask"),
+        ({"umask": "007", "preamble_cmds": "a"}, "preamble_cmds"),
+    ],
 )
 def test_shell_without_a_command_is_refused(options: dict[str, str], what: str) -> None:
     exp = Experiment("e")

@@ -27,6 +27,10 @@ class Refused(Exception):
     """A request cannot be done now. The message is for the user."""
 
 
+class Busy(Refused):
+    """A request cannot be done before another one that concerns the same processes is done."""
+
+
 class Accepted(NamedTuple):
     """A request that was accepted, as the events to record.
 
@@ -171,7 +175,7 @@ def refuse_while_stopping(state: RunState) -> None:
 
 
 def refuse_busy(state: RunState, names: Iterable[str]) -> None:
-    """Raise Refused if another request stops or starts one of the processes ``names``."""
+    """Raise Busy if another request stops or starts one of the processes ``names``."""
     busy: set[str] = set()
     for request in state.requests.values():
         busy.update(request.names)
@@ -179,7 +183,7 @@ def refuse_busy(state: RunState, names: Iterable[str]) -> None:
             busy.update(state.leaving)
     conflicts = [name for name in names if name in busy]
     if conflicts:
-        raise Refused(
+        raise Busy(
             f"another request is stopping or restarting {join_names(conflicts)}; "
             "try again when it is done"
         )

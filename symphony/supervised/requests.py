@@ -31,8 +31,6 @@ _OTHER_VERSION = re.compile(
 )
 
 
-# The refusal of a request that concerns the processes of another one.
-_BUSY = re.compile(r"another request is stopping or restarting")
 # The interval at which a request is sent again that waits for another one.
 _RETRY_SECONDS = 0.1
 
@@ -196,7 +194,7 @@ def open_channel(
             message = _refusal(run, request, str(answer.get("message")))
             if answer.get("unavailable"):
                 raise AddressesUnavailable(message, answer["unavailable"])
-            raise Busy(message) if _BUSY.search(message) else BackendError(message)
+            raise Busy(message) if answer.get("busy") else BackendError(message)
         channel.settimeout(None)
         yield channel, rest
 

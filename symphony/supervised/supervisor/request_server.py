@@ -6,8 +6,9 @@ A client sends one JSON object per line, for example::
 
 The supervisor answers each line when the request is done: ``{"answer": "done"}``. If a request is
 not valid, or cannot be done now, the answer is ``{"answer": "error", "message": ...}``. The answer
-to a change can also contain the addresses that are ``"unavailable"``, and the reasons. What a
-request has changed is in the event log. The next line of a connection is read after the answer.
+to a change can also contain the addresses that are ``"unavailable"``, and the reasons. If another
+request has to be done first, the answer contains ``"busy": true``. What a request has changed is in
+the event log. The next line of a connection is read after the answer.
 
 ========== ====================== ============================================================
 Request    Values                 Done when
@@ -49,7 +50,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from symphony.errors import shown
-from symphony.plan.requests import RESTART, START, STOP, Refused
+from symphony.plan.requests import RESTART, START, STOP, Busy, Refused
 from symphony.supervised.run.control_socket import MAX_GRACE_SECONDS, MAX_LINE_BYTES
 from symphony.support.directories.private import user_name
 from symphony.support.names import did_you_mean
@@ -234,6 +235,9 @@ class RequestServer:
             number = kind.handle(self, request)
         except RequestRefused as exc:
             reply(_error(str(exc), exc.unavailable))
+            return
+        except Busy as exc:
+            reply({**_error(str(exc)), "busy": True})
             return
         except Refused as exc:
             reply(_error(str(exc)))

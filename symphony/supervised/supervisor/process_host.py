@@ -8,14 +8,13 @@ left behind is found and stopped, the growth of its log is recorded, and its rea
 from __future__ import annotations
 
 import functools
-import os
 import signal
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from symphony.supervised.processes.identity import ProcessId, is_alive
-from symphony.supervised.processes.process_groups import send_signal, signal_group
+from symphony.supervised.processes.process_groups import signal_group
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.run.directory import RunDirectory
 from symphony.supervised.run.note import NoteWriter
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from symphony.supervised.processes.membership import RunProcesses
     from symphony.supervised.processes.stop_record import StopRecord
     from symphony.supervised.supervisor.stopper import StopOrder, Stopper, Timers
+    from symphony.supervised.supervisor.strays import Strays
     from symphony.supervised.usage.sampler import Devices, UsageSampler
     from symphony.usage import ExperimentUsage
 
@@ -258,14 +258,6 @@ class ThisHost:
         return StopRecord(str(self._record_path))
 
     @functools.cached_property
-    def _swept(self) -> set[ProcessId]:
-        """The programs outside the process groups that have received the signal."""
-        from symphony.supervised.processes.stop_record import STRAYS, Kind
-
-        previous = None if self._record is None else self._record.take_previous(STRAYS)
-        return set() if previous is None else previous.of(Kind.SIGNALED)
-
-    @functools.cached_property
     def _processes(self) -> RunProcesses:
         from symphony.supervised.processes.membership import RunProcesses
 
@@ -323,8 +315,10 @@ class ThisHost:
         """Return whether a process group belongs to the run; see `ProcessHost`."""
         if not signal_group(group, 0):
             return False
+        from symphony.supervised.supervisor.strays import process_group
+
         found = self._processes.find(leaders.values())
-        return any(_process_group(process.pid) == group for process in found)
+        return any(process_group(process.pid) == group for process in found)
 
     def send_signals(
         self, processes: Leaders, number: signal.Signals, *, force: bool
@@ -348,48 +342,24 @@ class ThisHost:
         spares_commands: bool = False,
     ) -> bool:
         """Stop processes that have left their process groups; see `ProcessHost`."""
-        strays = self._find_strays(leaders, spares_commands=spares_commands)
-        if owners is not None:
-            from symphony.supervised.processes.membership import owner_names
-
-            wanted = set(owners)
-            strays = [stray for stray in strays if owner_names([stray], leaders) & wanted]
-        if strays:
-            self._signal_strays(strays, kill=kill)
-        return bool(strays)
+        stopped = set() if self._stopper is None else self._stopper.programs()
+        return self._strays.stop(
+            leaders,
+            kill=kill,
+            owners=owners,
+            spares_commands=spares_commands,
+            stopped=stopped,
+        )
 
     def stray_owners(self, leaders: Leaders) -> set[str]:
         """Return the owners of processes that have left their process groups; see `ProcessHost`."""
-        from symphony.supervised.processes.membership import owner_names
+        return self._strays.owners(leaders)
 
-        names = owner_names(self._find_strays(leaders, spares_commands=True), leaders)
-        return {name for name in names if name is not None}
+    @functools.cached_property
+    def _strays(self) -> Strays:
+        from symphony.supervised.supervisor.strays import Strays
 
-    def _find_strays(self, leaders: Leaders, *, spares_commands: bool = False) -> list[ProcessId]:
-        from symphony.supervised.processes.membership import is_command
-
-        groups = {leader.pid for leader in leaders.values()}
-        strays = [
-            process
-            for process in self._processes.find(leaders.values())
-            if process.pid not in groups and _process_group(process.pid) not in groups
-        ]
-        if spares_commands:
-            return [process for process in strays if not is_command(process)]
-        return strays
-
-    def _signal_strays(self, strays: list[ProcessId], *, kill: bool) -> None:
-        from symphony.supervised.processes.stop_record import STRAYS, Kind
-
-        stopped = set() if self._stopper is None else self._stopper.programs()
-        for process in strays:
-            if kill:
-                send_signal(process, signal.SIGKILL)
-            elif process not in self._swept and process not in stopped:
-                self._swept.add(process)
-                if self._record is not None:
-                    self._record.add(Kind.SIGNALED, STRAYS, [process])
-                send_signal(process, signal.SIGTERM)
+        return Strays(self._processes, self._record)
 
     def has_descendants(self, name: str, leaders: Leaders) -> bool:
         """Return whether a process may have running descendants; see `ProcessHost`."""
@@ -443,11 +413,3 @@ class ThisHost:
 def port_of(address: str) -> int:
     """Return the port of an address ``host:port``."""
     return int(address.rpartition(":")[2])
-
-
-def _process_group(pid: int) -> int:
-    """Return the process group ID of a process, or 0 if there is no such process."""
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return 0

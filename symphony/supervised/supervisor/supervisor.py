@@ -268,10 +268,10 @@ class Supervisor:
         open more files.
         """
         from symphony.supervised.processes import membership
-        from symphony.supervised.supervisor import stopper
+        from symphony.supervised.supervisor import stopper, strays
         from symphony.supervised.supervisor.orphans import OrphanReaper
 
-        del membership, stopper
+        del membership, stopper, strays
         if not self._host.is_remote:
             OrphanReaper(
                 self._loop, lambda: {leader.pid for leader in self._processes.leaders().values()}

@@ -64,7 +64,7 @@ class SymphonyParser(Line):
 
     def complete_names(self, action: argparse.Action, given: Sequence[str]) -> Iterable[str] | None:
         """Return the names that ``action`` accepts, or None if it does not accept a name."""
-        from symphony.commandline.commands.completion_names import complete_names
+        from symphony.commandline.commands.lookup.completion_names import complete_names
 
         return complete_names(self, action, given)
 

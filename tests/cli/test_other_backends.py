@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from symphony.cluster import Cluster
-from symphony.commandline.commands import find_backend
+from symphony.commandline.commands.lookup import find_backend
 from symphony_kube.api.retries import Timeouts
 from tests.cli.conftest import TIMEOUT, Program, cleaned_up
 from tests.machine import socket_directory

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from symphony.commandline.commands import this_directory
+from symphony.commandline.commands.lookup import this_directory
 from symphony.config import trust
 from tests.cli.conftest import FOREVER, TIMEOUT, Program
 

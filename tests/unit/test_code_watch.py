@@ -12,7 +12,7 @@ import pytest
 
 from symphony import Experiment, PluginError
 from symphony.code.wait_for_edits import FileWatcher
-from symphony.commandline.commands import watching
+from symphony.commandline.commands.experiment_file import watching
 
 # An edit is noticed much earlier.
 TIMEOUT = 30.0

@@ -78,10 +78,12 @@ def test_the_order_of_the_help_names_commands() -> None:
 IMPORTED = """
 import json, sys
 from symphony.commandline import SymphonyParser
+from symphony.commandline.commands.table import GROUPS
 SymphonyParser(prog="symphony").run(sys.argv[1:])
 prefix = "symphony.commandline.commands."
 names = [name.removeprefix(prefix) for name in sys.modules if name.startswith(prefix)]
-print(json.dumps([name for name in names if "." in name]))
+groups = tuple(f"{group.package}." for group in GROUPS)
+print(json.dumps([name for name in names if name.startswith(groups)]))
 """
 
 

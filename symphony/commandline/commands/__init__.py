@@ -1,5 +1,5 @@
 """The commands of the command line.
 
-Each module in the packages below is one command; see `symphony.commandline.commands.table`. The
-modules of this package contain what several commands share.
+Each module in the packages of `symphony.commandline.commands.table.GROUPS` is one command. All
+other modules contain what several commands share.
 """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.commandline.commands.file_positions import (
+from symphony.commandline.commands.experiment_file.file_positions import (
     POSITION_PATTERN,
     UNKNOWN_POSITION,
     Position,

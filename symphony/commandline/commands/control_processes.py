@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.find_experiment import find_experiment
+from symphony.commandline.commands.lookup.find_experiment import find_experiment
 from symphony.commandline.commands.next_steps import exposed_lines
 from symphony.commandline.exit_codes import FAILED, OK, UsageError
 from symphony.commandline.output.terminal import print_note, print_text

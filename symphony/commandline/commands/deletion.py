@@ -58,7 +58,7 @@ class Deletion:
 
         Without ``--force``, nothing is deleted if a name is unknown or the user does not confirm.
         """
-        from symphony.commandline.commands.resolve_names import with_user_prefix
+        from symphony.commandline.commands.lookup.resolve_names import with_user_prefix
 
         experiments = []
         for given, cluster in self._names:
@@ -138,7 +138,7 @@ class Deletion:
         try:
             status = cluster.describe_experiment(name)
         except NotFound as exc:
-            from symphony.commandline.commands.find_backend import raise_not_found
+            from symphony.commandline.commands.lookup.find_backend import raise_not_found
 
             raise_not_found(cluster, name, exc)
         except Unreachable:

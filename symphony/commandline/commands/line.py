@@ -48,7 +48,7 @@ class Line(CommandLine):
         """
         if self.names_backend or experiment is None:
             return self.selected_cluster
-        from symphony.commandline.commands import find_backend
+        from symphony.commandline.commands.lookup import find_backend
 
         exact = self.changes_something if exact is None else exact
         return find_backend.find_cluster(self.selected_cluster, experiment, exact=exact)
@@ -63,7 +63,7 @@ class Line(CommandLine):
 
     def explained_error(self, error: BaseException) -> BaseException:
         """Return an error about the experiment that was loaded with its position in the file."""
-        from symphony.commandline.commands.file_positions import with_position
+        from symphony.commandline.commands.experiment_file.file_positions import with_position
         from symphony.errors import SpecError, SymphonyError
 
         if self.loaded_file is None or not isinstance(error, SpecError) or not error.path:

@@ -62,7 +62,7 @@ def next_commands(line: Line, experiment: str) -> list[str]:
 
 def _location_of(line: Line, experiment: str) -> list[str]:
     """Return the words that other commands need to find an experiment on this cluster."""
-    from symphony.commandline.commands.find_backend import is_ambiguous
+    from symphony.commandline.commands.lookup.find_backend import is_ambiguous
 
     backend = line.cluster.backend
     if not line.names_backend and is_ambiguous(backend, experiment):

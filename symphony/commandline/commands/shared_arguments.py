@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from symphony.commandline.commands.resolve_names import EXPERIMENT
+from symphony.commandline.commands.lookup.resolve_names import EXPERIMENT
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing.arguments import (
     DRY_RUN_SERVER,

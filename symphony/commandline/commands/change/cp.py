@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.find_experiment import find_experiment
-from symphony.commandline.commands.resolve_names import resolve_process
+from symphony.commandline.commands.lookup.find_experiment import find_experiment
+from symphony.commandline.commands.lookup.resolve_names import resolve_process
 from symphony.commandline.exit_codes import OK
 from symphony.commandline.output.byte_progress import ByteProgress
 from symphony.commandline.output.terminal import print_note, show_progress

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.find_experiment import find_experiment
 from symphony.commandline.commands.forwarding import end_as_interrupt, report_error
-from symphony.commandline.commands.resolve_names import resolve_process
+from symphony.commandline.commands.lookup.find_experiment import find_experiment
+from symphony.commandline.commands.lookup.resolve_names import resolve_process
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import print_note, print_text, show_progress
 from symphony.commandline.parsing.command import Command

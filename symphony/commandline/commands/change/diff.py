@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import shared_arguments
 from symphony.commandline.commands.change_experiment import show_changes, values_to_hide
-from symphony.commandline.commands.chosen_file import choose_file
-from symphony.commandline.commands.experiment_options import (
+from symphony.commandline.commands.experiment_file.chosen_file import choose_file
+from symphony.commandline.commands.experiment_file.experiment_options import (
     add_policies,
     add_reset,
     load_for_change,

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.find_experiment import find_experiment
-from symphony.commandline.commands.resolve_names import resolve_process, resolve_processes
+from symphony.commandline.commands.lookup.find_experiment import find_experiment
+from symphony.commandline.commands.lookup.resolve_names import resolve_process, resolve_processes
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_note
 from symphony.commandline.parsing.command import Command

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from symphony.commandline.commands import shared_arguments
 from symphony.commandline.commands.change_experiment import change_experiment
-from symphony.commandline.commands.chosen_file import choose_file
-from symphony.commandline.commands.experiment_options import (
+from symphony.commandline.commands.experiment_file.chosen_file import choose_file
+from symphony.commandline.commands.experiment_file.experiment_options import (
     add_policies,
     add_reset,
     load_for_change,
@@ -19,8 +19,8 @@ from symphony.commandline.output.terminal import print_note
 from symphony.commandline.parsing.command import Command
 
 if TYPE_CHECKING:
+    from symphony.commandline.commands.experiment_file.watching import WatchedExperiment
     from symphony.commandline.commands.line import Line
-    from symphony.commandline.commands.watching import WatchedExperiment
     from symphony.model import Experiment
 
 COMMAND = Command(changes=True, json="the changes as JSON; with --watch, one object in each line")
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
 
 def _up(line: Line, experiment: Experiment, args: argparse.Namespace) -> int:
     if args.build:
-        from symphony.commandline.commands.build_images import with_built_images
+        from symphony.commandline.commands.experiment_file.build_images import with_built_images
 
         experiment = with_built_images(
             line.cluster, experiment, dry_run=args.dry_run, may_be_running=True
@@ -118,7 +118,7 @@ def _up_after_edits(line: Line, args: argparse.Namespace) -> int:
     """Change the experiment after each edit, until Ctrl-C."""
     from pathlib import Path
 
-    from symphony.commandline.commands.watching import WatchedExperiment
+    from symphony.commandline.commands.experiment_file.watching import WatchedExperiment
 
     if args.dry_run:
         raise UsageError(
@@ -137,7 +137,7 @@ def _up_after_edits(line: Line, args: argparse.Namespace) -> int:
 
 
 def _follow_edits(line: Line, watched: WatchedExperiment, args: argparse.Namespace) -> NoReturn:
-    from symphony.commandline.commands.watching import RepeatedChanges, changed_line
+    from symphony.commandline.commands.experiment_file.watching import RepeatedChanges, changed_line
     from symphony.errors import SymphonyError, Unreachable
 
     is_unreachable = False

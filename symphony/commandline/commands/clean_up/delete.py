@@ -125,7 +125,7 @@ def _launched_from_file(
     """
     from pathlib import Path
 
-    from symphony.commandline.commands.this_directory import LaunchedHere, is_file
+    from symphony.commandline.commands.lookup.this_directory import LaunchedHere, is_file
 
     if cluster is not None or not is_file(word):
         return word, cluster
@@ -185,7 +185,7 @@ def _matches_elsewhere(selected: str, pattern: str) -> str:
     """Return a hint that names the other backends on which experiments match, or ``""``."""
     from fnmatch import fnmatchcase
 
-    from symphony.commandline.commands.find_backend import quick_names
+    from symphony.commandline.commands.lookup.find_backend import quick_names
 
     found = [
         f"-b {backend}"

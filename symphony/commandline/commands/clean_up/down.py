@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import shared_arguments
 from symphony.commandline.commands.deletion import Deletion
-from symphony.commandline.commands.find_experiment import find_experiment
+from symphony.commandline.commands.lookup.find_experiment import find_experiment
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing.command import Command
 

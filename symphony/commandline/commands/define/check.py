@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.chosen_file import choose_file
+from symphony.commandline.commands.experiment_file.chosen_file import choose_file
 from symphony.commandline.output.terminal import print_coloured, print_note
 from symphony.commandline.parsing.command import Command
 from symphony.commandline.parsing.dispatch import TARGET_OPTION
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     from pathlib import Path
 
     from symphony.commandline.commands.check_report import CheckReport
-    from symphony.commandline.commands.experiment_files import load_with_errors
+    from symphony.commandline.commands.experiment_file.experiment_files import load_with_errors
 
     backends = [name for option in args.target for name in option.split(",") if name]
     # Checks that run programs on the nodes are only for backends that the user has named.

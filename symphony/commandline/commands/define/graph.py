@@ -6,9 +6,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.chosen_file import choose_file, load_experiment
-from symphony.commandline.commands.find_run import use_run
-from symphony.commandline.commands.resolve_names import resolve_experiment
+from symphony.commandline.commands.experiment_file.chosen_file import choose_file, load_experiment
+from symphony.commandline.commands.lookup.find_run import use_run
+from symphony.commandline.commands.lookup.resolve_names import resolve_experiment
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_note
 from symphony.commandline.parsing.command import Command
@@ -96,7 +96,7 @@ def _launched_experiment(line: Line, args: argparse.Namespace) -> ExperimentStat
     """
     from pathlib import Path
 
-    from symphony.commandline.commands.experiment_files import SUFFIXES
+    from symphony.commandline.commands.experiment_file.experiment_files import SUFFIXES
     from symphony.errors import NotFound
 
     if args.name or args.no_states:

@@ -6,8 +6,12 @@ import argparse
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.chosen_file import choose_file
-from symphony.commandline.commands.experiment_options import add_policies, add_subset, load_selected
+from symphony.commandline.commands.experiment_file.chosen_file import choose_file
+from symphony.commandline.commands.experiment_file.experiment_options import (
+    add_policies,
+    add_subset,
+    load_selected,
+)
 from symphony.commandline.commands.show_manifest import show_manifest
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_note

@@ -6,9 +6,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.find_experiment import find_experiment
-from symphony.commandline.commands.find_run import use_run
-from symphony.commandline.commands.resolve_names import resolve_processes
+from symphony.commandline.commands.lookup.find_experiment import find_experiment
+from symphony.commandline.commands.lookup.find_run import use_run
+from symphony.commandline.commands.lookup.resolve_names import resolve_processes
 from symphony.commandline.commands.show_statuses import print_status_note
 from symphony.commandline.exit_codes import OK, error_message
 from symphony.commandline.output.terminal import print_text

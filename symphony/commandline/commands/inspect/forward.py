@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.find_experiment import find_experiment
 from symphony.commandline.commands.forwarding import end_as_interrupt, keep_open, report_error
+from symphony.commandline.commands.lookup.find_experiment import find_experiment
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_note, print_text
 from symphony.commandline.parsing.command import DEFAULT_DRY_RUN, Command

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.select_experiment import (
+from symphony.commandline.commands.lookup.select_experiment import (
     names_to_follow,
     read_status,
     resolve_with_removed,

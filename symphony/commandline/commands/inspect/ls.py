@@ -40,7 +40,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
       symphony ls --watch
       symphony ls -b tmux --json
     """
-    from symphony.commandline.commands.list_experiments import Listing
+    from symphony.commandline.commands.lookup.list_experiments import Listing
     from symphony.commandline.output.printing import show_json
 
     listing = Listing(line.prog, line.selected_cluster, only_selected=line.names_backend)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.find_experiment import find_experiment
-from symphony.commandline.commands.find_run import use_run
+from symphony.commandline.commands.lookup.find_experiment import find_experiment
+from symphony.commandline.commands.lookup.find_run import use_run
+from symphony.commandline.commands.lookup.resolve_names import resolve_processes
 from symphony.commandline.commands.next_steps import exposed_lines, exposed_services
-from symphony.commandline.commands.resolve_names import resolve_processes
 from symphony.commandline.commands.show_statuses import print_status_note, watch
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_coloured, print_note

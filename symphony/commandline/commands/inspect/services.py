@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.find_experiment import find_experiment
+from symphony.commandline.commands.lookup.find_experiment import find_experiment
 from symphony.commandline.commands.next_steps import exposed_services
 from symphony.commandline.exit_codes import OK
 from symphony.commandline.output.tables import Column

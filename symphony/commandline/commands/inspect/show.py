@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.find_run import find_run
+from symphony.commandline.commands.lookup.find_run import find_run
 from symphony.commandline.exit_codes import OK
 from symphony.commandline.output.terminal import print_coloured, print_note, print_text
 from symphony.commandline.parsing.command import Command

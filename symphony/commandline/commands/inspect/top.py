@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.find_experiment import find_experiment
+from symphony.commandline.commands.lookup.find_experiment import find_experiment
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_note
 from symphony.commandline.parsing.command import Command
@@ -47,8 +47,8 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     app_class = _load_app()
     if not args.dry_run:
         check_terminal()
-    from symphony.commandline.commands import find_backend
-    from symphony.commandline.commands.list_experiments import Listing
+    from symphony.commandline.commands.lookup import find_backend
+    from symphony.commandline.commands.lookup.list_experiments import Listing
 
     first = _first_experiment(line, args)
     if args.dry_run:
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
 
 def _first_experiment(line: Line, args: argparse.Namespace) -> tuple[Cluster, str] | None:
     """Return the experiment to show first, or None to show the list of all experiments."""
-    from symphony.commandline.commands.this_directory import LaunchedHere
+    from symphony.commandline.commands.lookup.this_directory import LaunchedHere
 
     if args.experiment is not None:
         status = find_experiment(line, args)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.resolve_names import resolve_experiment
+from symphony.commandline.commands.lookup.resolve_names import resolve_experiment
 from symphony.commandline.exit_codes import INTERRUPTED, OK
 from symphony.commandline.output.terminal import print_note, print_text
 from symphony.commandline.parsing.arguments import parse_count
@@ -119,7 +119,7 @@ def _report_address(
 
 def _cluster_of(line: Line, backend: str) -> Cluster:
     """Return the cluster of a backend, or the selected one if ``backend`` is empty."""
-    from symphony.commandline.commands.find_backend import cluster_of
+    from symphony.commandline.commands.lookup.find_backend import cluster_of
 
     selected = line.selected_cluster
     return cluster_of(backend, selected) if backend else selected
@@ -132,7 +132,7 @@ def _watch_list(line: Line) -> Iterator[Callable[[], WatchedStatuses]]:
     The problems of a reading are its outage.
     """
     from symphony.cluster import WatchedStatuses
-    from symphony.commandline.commands.list_experiments import Listing
+    from symphony.commandline.commands.lookup.list_experiments import Listing
 
     reports: dict[str, None] = {}
     listing = Listing(

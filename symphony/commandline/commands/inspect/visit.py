@@ -7,8 +7,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.find_experiment import find_experiment
 from symphony.commandline.commands.forwarding import end_as_interrupt, keep_open, report_error
+from symphony.commandline.commands.lookup.find_experiment import find_experiment
 from symphony.commandline.exit_codes import OK
 from symphony.commandline.output.terminal import print_note, print_text
 from symphony.commandline.output.views import align_pairs

@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.find_experiment import find_experiment
-from symphony.commandline.commands.resolve_names import resolve_processes
+from symphony.commandline.commands.lookup.find_experiment import find_experiment
+from symphony.commandline.commands.lookup.resolve_names import resolve_processes
 from symphony.commandline.parsing.command import Command
 
 if TYPE_CHECKING:

@@ -6,8 +6,12 @@ import argparse
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.chosen_file import choose_file
-from symphony.commandline.commands.experiment_options import add_policies, add_subset, load_selected
+from symphony.commandline.commands.experiment_file.chosen_file import choose_file
+from symphony.commandline.commands.experiment_file.experiment_options import (
+    add_policies,
+    add_subset,
+    load_selected,
+)
 from symphony.commandline.commands.next_steps import address_lines, next_commands
 from symphony.commandline.commands.shared_arguments import check_timeout
 from symphony.commandline.commands.show_manifest import show_dry_run
@@ -94,7 +98,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     choose_file(line, args)
     experiment = load_selected(line, args)
     if args.build:
-        from symphony.commandline.commands.build_images import with_built_images
+        from symphony.commandline.commands.experiment_file.build_images import with_built_images
 
         experiment = with_built_images(
             line.cluster,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.commands import shared_arguments
-from symphony.commandline.commands.find_run import find_run
+from symphony.commandline.commands.lookup.find_run import find_run
 from symphony.commandline.commands.next_steps import address_lines, next_commands
 from symphony.commandline.commands.show_manifest import show_dry_run
 from symphony.commandline.exit_codes import OK

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
 
 def _clusters(line: Line) -> Iterator[Cluster]:
     """Yield the clusters whose experiments run on this machine, or the one that the user names."""
-    from symphony.commandline.commands import find_backend
+    from symphony.commandline.commands.lookup import find_backend
 
     yield line.selected_cluster
     if not line.names_backend:

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.resolve_names import EXPERIMENT, resolve_experiment
-from symphony.commandline.commands.this_directory import LaunchedHere
+from symphony.commandline.commands.lookup.resolve_names import EXPERIMENT, resolve_experiment
+from symphony.commandline.commands.lookup.this_directory import LaunchedHere
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing import completion_cache
 
@@ -114,7 +114,7 @@ def _experiments(line: CommandLine, _experiment: str) -> Iterable[str]:
     names = line.selected_cluster.list_experiments()
     if line.names_backend:
         return names
-    from symphony.commandline.commands.find_backend import quick_names
+    from symphony.commandline.commands.lookup.find_backend import quick_names
 
     others = quick_names(line.selected_cluster.backend).values()
     return dict.fromkeys([*names, *(name for known in others for name in known)])

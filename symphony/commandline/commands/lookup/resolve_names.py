@@ -46,7 +46,7 @@ def resolve_experiment(cluster: Cluster, given: str, *, exact: bool) -> Experime
         if name in matches:
             raise
         if not matches:
-            from symphony.commandline.commands.find_backend import raise_not_found
+            from symphony.commandline.commands.lookup.find_backend import raise_not_found
 
             raise_not_found(cluster, name, exc)
         return cluster.describe_experiment(_choose("experiment", name, matches, exc))

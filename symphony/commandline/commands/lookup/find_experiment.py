@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.commandline.commands.resolve_names import EXPERIMENT, resolve_experiment
-from symphony.commandline.commands.this_directory import LaunchedHere, is_file
+from symphony.commandline.commands.lookup.resolve_names import EXPERIMENT, resolve_experiment
+from symphony.commandline.commands.lookup.this_directory import LaunchedHere, is_file
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.output.terminal import print_note
 from symphony.errors import NotFound, SymphonyError

@@ -18,7 +18,7 @@ def choose_file(line: Line, args: argparse.Namespace) -> None:
     It is the argument FILE, the value of ``-f``, or else the experiment file of the working
     directory or its nearest parent. If ``-f`` is given, the argument FILE is the first PROCESS.
     """
-    from symphony.commandline.commands.this_directory import require_file, unused_files
+    from symphony.commandline.commands.lookup.this_directory import require_file, unused_files
     from symphony.commandline.output.terminal import print_note
     from symphony.support.names import join_names
 
@@ -43,7 +43,7 @@ def load_experiment(line: Line, args: argparse.Namespace) -> Experiment:
     """
     from pathlib import Path
 
-    from symphony.commandline.commands.experiment_files import load_experiment_file
+    from symphony.commandline.commands.experiment_file.experiment_files import load_experiment_file
 
     file = Path(args.file)
     experiment = load_experiment_file(line.cluster, file, args.name, dict(args.parameters))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.find_experiment import find_experiment
-from symphony.commandline.commands.find_run import use_run
-from symphony.commandline.commands.resolve_names import resolve_processes
+from symphony.commandline.commands.lookup.find_experiment import find_experiment
+from symphony.commandline.commands.lookup.find_run import use_run
+from symphony.commandline.commands.lookup.resolve_names import resolve_processes
 from symphony.commandline.output.terminal import print_note
 from symphony.errors import NotFound
 

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.chosen_file import load_experiment
+from symphony.commandline.commands.experiment_file.chosen_file import load_experiment
 from symphony.commandline.output.terminal import print_note
 from symphony.support.names import join_names
 

@@ -12,7 +12,7 @@ from symphony.errors import SymphonyError
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster, WatchedStatuses
-    from symphony.commandline.commands.find_backend import Response
+    from symphony.commandline.commands.lookup.find_backend import Response
     from symphony.status import ExperimentStatus
 
     Names = Response[list[str]]
@@ -71,7 +71,7 @@ class Listing:
         """
         if self._only_selected:
             return self._describe(self._selected, None)
-        from symphony.commandline.commands import find_backend
+        from symphony.commandline.commands.lookup import find_backend
 
         selected = self._selected
         quick = list(find_backend.other_clusters(selected.backend))

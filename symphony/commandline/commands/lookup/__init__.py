@@ -1,0 +1,1 @@
+"""Find the experiments, processes and runs that a command means."""

@@ -8,23 +8,18 @@ from __future__ import annotations
 import itertools
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from symphony.plan.actions import Clear, Kill, Remove, Reserve, Start, Stop, Sweep
 from symphony.plan.state import RunState, Track
 from symphony.status import ENDED
 from symphony.supervised.processes.identity import ProcessId
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.note import NoteWriter
-from symphony.supervised.supervisor.children import Child, Children, JoinableTerminal
-from symphony.supervised.supervisor.event_loop import ErrorCallback, EventLoop
-from symphony.supervised.supervisor.facts import Facts
-from symphony.supervised.supervisor.held_resources import HeldResources
-from symphony.supervised.supervisor.process_host import ProcessHost
+from symphony.supervised.supervisor.children import Child, JoinableTerminal
+from symphony.supervised.supervisor.executor_context import ExecutorContext
 from symphony.supervised.supervisor.remains import Remains
 from symphony.supervised.supervisor.starter import LaunchRefused, Starter
-from symphony.supervised.supervisor.supervised_process import ProcessTable, SupervisedProcess
+from symphony.supervised.supervisor.supervised_process import SupervisedProcess
 
 # The interval at which the executor polls programs whose exit it cannot wait for.
 CHECK_INTERVAL_SECONDS = 0.05
@@ -35,56 +30,26 @@ _LARGEST_EXIT_CODE = 128
 
 
 class Executor:
-    """The executor of one run, whose processes are those of ``processes``.
+    """The executor of one run. ``env`` contains the variables that its processes share."""
 
-    ``children`` starts them, and ``host`` is the machines on which they run. ``env`` contains the
-    variables that they share. ``facts`` receives what happens, with times of the clock ``now``.
-    ``state`` is the recorded state. ``on_error`` is called with unexpected errors that do not
-    prevent other steps.
-    """
-
-    def __init__(
-        self,
-        run: RunDirectory,
-        loop: EventLoop,
-        processes: ProcessTable,
-        children: Children,
-        host: ProcessHost,
-        resources: HeldResources,
-        env: Mapping[str, str],
-        notes: NoteWriter,
-        facts: Facts,
-        state: RunState,
-        now: Callable[[], float],
-        on_error: ErrorCallback,
-    ) -> None:
-        self._run = run
-        self._loop = loop
-        self._processes = processes
-        self._children = children
-        self._host = host
-        self._resources = resources
-        self._notes = notes
-        self._facts = facts
-        self.now = now
-        self._on_error = on_error
-        self._remains = Remains(loop, processes, host, facts, on_error)
-        children.keep_terminals(host.is_stopping)
-        self._logs = host.record_logs(loop, run, self._log_limits(), notes)
-        self.starter = Starter(
-            run,
-            loop,
-            processes,
-            children,
-            host,
-            resources,
-            env,
-            self._logs,
-            facts,
-            state,
-            now,
-            on_error,
+    def __init__(self, context: ExecutorContext, env: Mapping[str, str]) -> None:
+        self._run = context.run
+        self._loop = context.loop
+        self._processes = context.processes
+        self._children = context.children
+        self._host = context.host
+        self._resources = context.resources
+        self._notes = context.notes
+        self._facts = context.facts
+        self.now = context.now
+        self._on_error = context.on_error
+        self._remains = Remains(
+            self._loop, self._processes, self._host, self._facts, self._on_error
         )
+        self._children.keep_terminals(self._host.is_stopping)
+        limits = self._log_limits()
+        self._logs = self._host.record_logs(self._loop, self._run, limits, self._notes)
+        self.starter = Starter(context, env, self._logs)
         self._is_sweeping = False
 
     def _log_limits(self) -> dict[str, int]:

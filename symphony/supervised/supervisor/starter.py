@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony.plan.actions import Start
-from symphony.plan.state import RunState, Track
+from symphony.plan.state import Track
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.spec import (
     DIRECTORY_VARIABLE,
@@ -18,15 +18,12 @@ from symphony.supervised.processes.spec import (
     with_directory_variable,
     with_thread_limit,
 )
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.supervisor.children import Child, Children, StartRefused
-from symphony.supervised.supervisor.event_loop import ErrorCallback, EventLoop
-from symphony.supervised.supervisor.facts import Facts
-from symphony.supervised.supervisor.held_resources import HeldResources
+from symphony.supervised.supervisor.children import Child, StartRefused
+from symphony.supervised.supervisor.executor_context import ExecutorContext
 from symphony.supervised.supervisor.probes import failing_probe
-from symphony.supervised.supervisor.process_host import LogRecorder, ProcessHost
+from symphony.supervised.supervisor.process_host import LogRecorder
 from symphony.supervised.supervisor.readiness import ReadinessMonitor
-from symphony.supervised.supervisor.supervised_process import ProcessTable, SupervisedProcess
+from symphony.supervised.supervisor.supervised_process import SupervisedProcess
 
 if TYPE_CHECKING:
     from symphony.line_search import SearchProcess
@@ -39,36 +36,22 @@ class LaunchRefused(Exception):
 class Starter:
     """The part of an executor that starts processes; see `Executor`."""
 
-    def __init__(
-        self,
-        run: RunDirectory,
-        loop: EventLoop,
-        processes: ProcessTable,
-        children: Children,
-        host: ProcessHost,
-        resources: HeldResources,
-        env: Mapping[str, str],
-        logs: LogRecorder,
-        facts: Facts,
-        state: RunState,
-        now: Callable[[], float],
-        on_error: ErrorCallback,
-    ) -> None:
-        self._run = run
-        self._loop = loop
-        self._processes = processes
-        self._children = children
-        self._host = host
-        self._resources = resources
+    def __init__(self, context: ExecutorContext, env: Mapping[str, str], logs: LogRecorder) -> None:
+        self._run = context.run
+        self._loop = context.loop
+        self._processes = context.processes
+        self._children = context.children
+        self._host = context.host
+        self._resources = context.resources
         self.env = env
         # Starting processes changes the environment of this process.
         self._inherited_env = dict(os.environ)
         self._logs = logs
-        self._facts = facts
-        self._state = state
-        self._now = now
-        self._on_error = on_error
-        self._search_process = _search_process(processes.specs.values())
+        self._facts = context.facts
+        self._state = context.state
+        self._now = context.now
+        self._on_error = context.on_error
+        self._search_process = _search_process(self._processes.specs.values())
         self.refuses_launch = False
         """True if a process that cannot be started ends the launch with `LaunchRefused`."""
 

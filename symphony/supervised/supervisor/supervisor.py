@@ -33,6 +33,7 @@ from symphony.supervised.supervisor.clock import LaunchClock, boot_time
 from symphony.supervised.supervisor.decision_loop import DecisionLoop
 from symphony.supervised.supervisor.event_loop import ERROR_PAUSE_SECONDS, EventLoop
 from symphony.supervised.supervisor.executor import CHECK_INTERVAL_SECONDS, Executor
+from symphony.supervised.supervisor.executor_context import ExecutorContext
 from symphony.supervised.supervisor.facts import Facts
 from symphony.supervised.supervisor.held_resources import HeldResources
 from symphony.supervised.supervisor.process_host import ProcessHost, ThisHost
@@ -122,20 +123,20 @@ class Supervisor:
             lost_ports=lost_ports,
             is_remote=self._host.is_remote,
         )
-        self._executor = Executor(
-            run,
-            self._loop,
-            self._processes,
-            children(self._loop, run, self._handle_exit),
-            self._host,
-            resources,
-            env,
-            self._notes,
-            self._facts,
-            self._state,
-            lambda: self._clock.now(),
-            self._handle_error,
+        context = ExecutorContext(
+            run=run,
+            loop=self._loop,
+            processes=self._processes,
+            children=children(self._loop, run, self._handle_exit),
+            host=self._host,
+            resources=resources,
+            notes=self._notes,
+            facts=self._facts,
+            state=self._state,
+            now=lambda: self._clock.now(),
+            on_error=self._handle_error,
         )
+        self._executor = Executor(context, env)
         self._wishes = Wishes(
             self._processes,
             policies or Policies(),

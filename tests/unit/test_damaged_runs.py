@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.run.directory import RunDirectory
 from symphony.supervised.run.event_file import encode
+from symphony.supervised.stop import find_supervisor
 from symphony_local.cluster import LocalCluster
 
 pytestmark = pytest.mark.usefixtures("permissions_apply_to_root")
@@ -293,3 +295,26 @@ def test_wrong_values_in_the_record_of_the_supervisor(cluster: HostCluster) -> N
         record.write_text(json.dumps(wrong))
         assert_readers_raise_only_our_errors(cluster, wrong)
         run.supervisor()
+
+
+@pytest.mark.parametrize("package", ["supervised", "host"])
+def test_supervisor_without_a_record_is_found_by_its_program(tmp_path: Path, package: str) -> None:
+    """In earlier versions, the package had another name."""
+    run = make_run(tmp_path, NAME, finished=False)
+    truncate(run.path / "supervisor.json")
+    program = tmp_path / "symphony" / package / "supervisor" / "__main__.py"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        "import fcntl, sys\n"
+        "lock = open(sys.argv[1])\n"
+        "fcntl.flock(lock, fcntl.LOCK_EX)\n"
+        "print('locked', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-I", "-S", str(program), str(run.lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"locked\n"
+        found = find_supervisor(run)
+        assert found is not None
+        assert found.pid == process.pid

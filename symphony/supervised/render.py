@@ -167,7 +167,6 @@ def _preview(spec: ProcessSpec, configs: Mapping[str, str]) -> dict[str, Any]:
         "deadline": spec.deadline,
         "gpus": spec.gpus,
         "log_limit": None if has_default_log_limit else spec.log_limit,
-        "tty": spec.tty,
     }
     return {
         "command": shlex.join(spec.argv),
@@ -297,7 +296,6 @@ def _process_spec(
         connects=tuple(process.settings.connects),
         gpus=int(process.settings.resource_limit.get("gpu", 0)),
         log_limit=_log_limit_bytes(process.settings),
-        tty=bool(process.settings.tty),
         unit=process.settings.rank_of,
         preamble=process.preamble_cmds,
         code=place.code,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,11 @@ from symphony import Experiment, SpecError
 from symphony.model.settings.experiment_options import EXPERIMENT_OPTIONS
 from symphony.model.settings.table import SETTINGS
 from symphony.plan.addresses import AddressScheme
+from symphony.plan.changes import Snapshot
 from symphony.plan.ignored import Ignored
 from symphony.plan.resolve import Defaults, resolve
 from symphony.plan.restart_policy import RestartPolicy
+from symphony.supervised.changed_resources import snapshot
 from symphony.supervised.processes.identity import RUN_ID_VARIABLE
 from symphony.supervised.processes.spec import DEFAULT_GRACE_SECONDS, ProcessSpec
 from symphony.supervised.render import HONOURED, HOST, HostManifest, render
@@ -321,6 +325,41 @@ def test_settings_of_other_backends_are_listed_as_ignored() -> None:
 def test_honoured_settings_exist() -> None:
     known = {*SETTINGS, *EXPERIMENT_OPTIONS}
     assert {name.partition(".")[0] for name in HONOURED} <= known
+
+
+# What the examples of settings need.
+SURROUNDINGS = """\
+name: e
+secrets: {token: token.txt}
+processes:
+  server: {command: serve, binds: [store, server], ready: {tcp: server}}
+  loader: {command: load}
+  p:
+    command: run
+"""
+
+# The digest of the code is a difference, and `launch` and `up` compute it.
+COMPARED = sorted(({item.partition(".")[0] for item in HONOURED} & {*SETTINGS}) - {"code"})
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_each_honoured_setting_makes_a_difference_to_a_running_experiment(
+    name: str, tmp_path: Path
+) -> None:
+    for file in ("nginx.conf.in", "token.txt"):
+        (tmp_path / file).write_text("")
+    for file in ("common.env", "train.env"):
+        (tmp_path / file).write_text("LEVEL=info\n")
+    example = inspect.cleandoc(SETTINGS[name].example)
+    others = {key: value for key, value in yaml.safe_load(example).items() if key != name}
+    without = yaml.safe_dump(others) if others else ""
+    assert snapshot_of(without, tmp_path) != snapshot_of(example, tmp_path)
+
+
+def snapshot_of(settings: str, directory: Path) -> Snapshot:
+    file = directory / "e.yml"
+    file.write_text(SURROUNDINGS + textwrap.indent(settings, "    "))
+    return snapshot(rendered(Experiment.load_file(file)).to_dict(), secrets={})
 
 
 # --- the manifest ---

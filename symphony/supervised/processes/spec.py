@@ -98,7 +98,7 @@ class ProcessSpec:
     connects: tuple[str, ...] = ()
     gpus: int = 0
     log_limit: int = DEFAULT_LOG_LIMIT_BYTES
-    tty: bool = False
+    tty: bool = _passed_setting(False, accepts=_is_flag, is_live=False)
     preamble: tuple[str, ...] = ()
     unit: str | None = None
     code: dict[str, str] | None = None

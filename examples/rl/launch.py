@@ -103,7 +103,7 @@ class Rl(SymphonyParser):
             )
         exp = described(self.cluster, args.name, wanted)
         if args.build:
-            from symphony.commandline.commands.build_images import with_built_images
+            from symphony.commandline.commands.experiment_file.build_images import with_built_images
 
             exp = with_built_images(
                 self.cluster, exp, dry_run=bool(args.dry_run), may_be_running=args.force

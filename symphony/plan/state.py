@@ -352,7 +352,7 @@ def _restarting(run: RunState, event: Event) -> None:
     run.restart_cause = event.get("cause", event["reason"])
     run.restarts_in_row = event.get("in_row", 0)
     for track in run.tracks.values():
-        if track.state is not State.RUNNING and not _is_stopped(track):
+        if track.state is not State.RUNNING and not is_stopped_by_user(track):
             _back_off(track, event)
             track.reason_code = ReasonCode.EXPERIMENT_RESTARTS
     run.renew_index()
@@ -364,14 +364,14 @@ def _restarted(run: RunState, event: Event) -> None:
     run.evictions += bool(event.get("evicted"))
     run.restarted = event["at"]
     for name, track in run.tracks.items():
-        if _is_stopped(track):
+        if is_stopped_by_user(track):
             continue
         restarts = track.restarts + (track.started is not None)
         run.tracks[name] = Track(restarts=restarts, attempts=track.attempts)
     run.renew_index()
 
 
-def _is_stopped(track: Track) -> bool:
+def is_stopped_by_user(track: Track) -> bool:
     """Return whether a user has stopped a process, which only a user starts again."""
     return track.stopped and track.state in ENDED
 

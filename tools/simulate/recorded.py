@@ -154,7 +154,9 @@ def _never(experiment: Experiment, past: Past, event: Event) -> None:
         raise Broken(TRUTH, f"{name} was recorded as never started, but it is running")
     code = event.get("reason_code")
     if event.get("stopped"):
-        is_stopped = past.is_stopped or experiment.is_asked("stop", name)
+        # A unit that a user has stopped stays so as a whole if the experiment is restarted.
+        is_unit_stopped = any(rank.is_stopped for rank in experiment.gang_of(past))
+        is_stopped = past.is_stopped or is_unit_stopped or experiment.is_asked("stop", name)
         if experiment.stopping_since is None and not is_stopped:
             raise Broken(CAUSE, f"{name} was recorded as stopped, but nobody has stopped it")
         past.is_stopped = past.is_stopped or is_stopped

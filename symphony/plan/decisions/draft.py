@@ -7,7 +7,7 @@ from typing import Any
 
 from symphony.plan.observation import ABSENT, Observation, Seen, is_active
 from symphony.plan.policies import Ending, RestartHistory, decide_end
-from symphony.plan.state import Event, Request, RunState, Track, apply
+from symphony.plan.state import Event, Request, RunState, Track, apply, is_stopped_by_user
 from symphony.plan.unit_decision import UnitDecision, decide_unit, release_unit
 from symphony.plan.wish import ProcessWish, Wish
 from symphony.status import ReasonCode, State
@@ -29,6 +29,7 @@ class Draft:
     __slots__ = (
         "_copied",
         "_is_copy",
+        "_stopped_units",
         "_units",
         "active",
         "answers",
@@ -55,6 +56,7 @@ class Draft:
         # The processes whose tracks are copies.
         self._copied: set[str] = set()
         self._units: dict[str, UnitDecision | None] = {}
+        self._stopped_units: dict[str, bool] = {}
 
     # --- events ---
 
@@ -74,6 +76,7 @@ class Draft:
         self.events.append(line)
         if event not in _OBSERVATIONS:
             self._units.clear()
+            self._stopped_units.clear()
 
     def _copy_changed_tracks(self, event: str, process: str | None) -> None:
         """Copy the tracks that an event changes, because the caller has the same ones."""
@@ -177,6 +180,14 @@ class Draft:
             # Every rank needs the decision, which takes time in proportion to their number.
             self._units[gang] = self._decide_unit(gang)
         return self._units[gang]
+
+    def is_stopped_unit(self, gang: str) -> bool:
+        """Return whether a user has stopped ranks of a unit, which only a user starts again."""
+        if gang not in self._stopped_units:
+            tracks = self.state.tracks
+            known = [tracks[name] for name in self.wish.gangs[gang] if name in tracks]
+            self._stopped_units[gang] = any(is_stopped_by_user(track) for track in known)
+        return self._stopped_units[gang]
 
     def _decide_unit(self, gang: str) -> UnitDecision | None:
         state = self.state

@@ -14,6 +14,7 @@ from symphony.status import ENDED, ReasonCode, State
 
 # The reason of a process that waits until programs of its previous execution have exited.
 WAITING_FOR_LEFTOVERS = "waiting for programs of its previous execution to exit"
+STOPPED_WITH_UNIT = "stopped with its unit"
 
 
 def record_obstacles(draft: Draft) -> None:
@@ -30,6 +31,10 @@ def record_obstacles(draft: Draft) -> None:
 def _record_obstacle(draft: Draft, name: str) -> None:
     track, process = draft.state.tracks[name], draft.wish.processes[name]
     if not _waits_for_others(track) or draft.state.is_stopping_all:
+        return
+    if process.gang is not None and draft.is_stopped_unit(process.gang):
+        # It had succeeded when a user stopped its unit, and the experiment was restarted later.
+        draft.record("never", name, **draft.stop_details(STOPPED_WITH_UNIT))
         return
     unit = None if process.gang is None else draft.decide_unit(process.gang)
     if unit is not None and (unit.action == FAIL_UNIT or not _starts_anew(track)):

@@ -193,7 +193,9 @@ class PortLeases:
         """
         lease = take_lease("port", str(port))
         finishing = self._finishing
-        if lease is None and finishing is not None and finishing.wait_until_released(port):
+        if lease is None and finishing is not None:
+            finishing.wait_until_released(port)
+            # The supervisor can have exited after the first attempt, and before it was looked for.
             lease = take_lease("port", str(port))
         if lease is None:
             if self._current is not None and port in self._current.reserved:

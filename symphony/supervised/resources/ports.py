@@ -76,14 +76,14 @@ class FinishingPorts:
         self._root = root
         self._timeout = timeout
 
-    def wait_until_released(self, port: int) -> bool:
-        """Wait until a finishing supervisor releases a port.
+    def wait_until_released(self, port: int) -> None:
+        """Wait until the finishing supervisor that holds a port, if there is one, has exited.
 
-        Return False if no finishing supervisor holds the port, or if the supervisor does not exit
-        in time.
+        The port is still held if the supervisor does not exit in time.
         """
         supervisor = self._supervisors.pop(port, None)
-        return supervisor is not None and wait_for_exit(supervisor, self._timeout)
+        if supervisor is not None:
+            wait_for_exit(supervisor, self._timeout)
 
     @functools.cached_property
     def _supervisors(self) -> dict[int, ProcessId]:

@@ -3,13 +3,14 @@
 import os
 import signal
 import socket
+from pathlib import Path
 
 import pytest
 
 from symphony import Cluster, SpecError
 from symphony.errors import AlreadyExists
 from symphony.supervised.resources.leases import PortLeases
-from symphony.supervised.resources.ports import ExperimentPorts
+from symphony.supervised.resources.ports import ExperimentPorts, FinishingPorts
 from symphony.supervised.run.directory import RunDirectory
 from symphony.testing.programs import FOREVER
 
@@ -134,3 +135,22 @@ def test_port_can_be_used_again_after_the_end_of_an_experiment(cluster, port, le
             assert port_of(cluster.manifest(experiment)) == port
         cluster.launch(experiment)
         assert cluster.wait(name, timeout=60).exit_code == 0
+
+
+class ExitsBeforeItIsLookedFor(FinishingPorts):
+    """A supervisor that holds a port, and exits just before a launch looks for it."""
+
+    def __init__(self, root: Path, port: int) -> None:
+        super().__init__(root, timeout=0)
+        self.leases = PortLeases()
+        assert self.leases.reserve(port) is None
+
+    def wait_until_released(self, port: int) -> None:
+        self.leases.release()
+        super().wait_until_released(port)
+
+
+def test_port_of_a_supervisor_that_exits_during_the_check_can_be_used(port, tmp_path):
+    finishing = ExitsBeforeItIsLookedFor(tmp_path, port)
+    with PortLeases(finishing=finishing) as ports:
+        assert ports.reserve(port) is None

@@ -194,7 +194,7 @@ class RunState:
             self.renew_index()
 
     def renew_index(self) -> None:
-        """Group the processes anew, because many of them have changed."""
+        """Group all processes again, because many of them have changed."""
         self.index = Index()
         for name, track in self.tracks.items():
             self.index.note(name, track)

@@ -1,8 +1,8 @@
 """What a new supervisor has to know about the processes of a node.
 
 The agent reports starts and exits when they happen. A supervisor that is killed can have received
-reports that it has not recorded, and nobody receives those that follow until the next supervisor is
-connected. Therefore, the agent tells each new supervisor the latest execution of each process.
+reports that it has not recorded, and the reports that follow are lost until the next supervisor is
+connected. Therefore, the agent reports the latest execution of each process to each new supervisor.
 """
 
 from __future__ import annotations

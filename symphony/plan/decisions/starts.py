@@ -174,7 +174,7 @@ def _add_starts_of_unit(
     if decision is None:
         # The ranks have not run yet, or a request has started them.
         if any(_is_being_stopped(draft, name) for name in ranks):
-            # The others had failed before the request, and no rank runs beside an earlier one.
+            # The others had failed before the request. Their previous executions exit first.
             return
         can_start = all(_can_start(draft, name, tracks[name]) for name in pending)
     else:

@@ -63,7 +63,7 @@ BEGUN_SECONDS = 2.0
 
 
 class Executor:
-    """The executor of one run. Created objects belong to ``owner``, or to nobody."""
+    """The executor of one run. Created objects belong to ``owner``, or have no owner."""
 
     def __init__(
         self, api: Api, run: SupervisedRun, owner: Object | None, book: RecordBook

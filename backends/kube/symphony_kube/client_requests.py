@@ -47,7 +47,7 @@ from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.state.unit_status import UnitStatus
 from symphony_kube.status import experiments
 from symphony_kube.status.find_pod import process_state
-from symphony_kube.status.follow_status import ObservationStream
+from symphony_kube.watch.observations import ObservationStream
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -760,7 +760,7 @@ class KubeCluster(Cluster):
         The Pods of all experiments are listed with one request, if the user may list them.
         """
         from symphony_kube.api.errors import ApiError
-        from symphony_kube.status.follow_experiments import describe_together
+        from symphony_kube.watch.all_experiments import describe_together
 
         found: Mapping[str, ExperimentStatus] = {}
         if len(experiments) > 1:
@@ -779,9 +779,9 @@ class KubeCluster(Cluster):
     @contextlib.contextmanager
     def watch_experiment(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
         """Watch an experiment's objects; see `Cluster.watch_experiment`."""
-        from symphony_kube.status import watched_statuses
+        from symphony_kube.watch import statuses
 
-        with watched_statuses.watch_experiment(self.api, self.scope(experiment)) as read:
+        with statuses.watch_experiment(self.api, self.scope(experiment)) as read:
 
             def read_supervised() -> WatchedStatuses:
                 self._ensure_supervisor(experiment)
@@ -795,11 +795,11 @@ class KubeCluster(Cluster):
     ) -> Iterator[Callable[[], WatchedStatuses]]:
         """Watch the objects of all experiments; see `Cluster.watch_experiments`."""
         from symphony_kube.api.errors import ApiError
-        from symphony_kube.status import watched_statuses
+        from symphony_kube.watch import statuses
 
         with contextlib.ExitStack() as opened:
             try:
-                watch = watched_statuses.watch_experiments(self.api, namespace=self.namespace)
+                watch = statuses.watch_experiments(self.api, namespace=self.namespace)
                 read = opened.enter_context(watch)
             except ApiError as exc:
                 if exc.status != 403:
@@ -859,7 +859,7 @@ class KubeCluster(Cluster):
     ) -> ExperimentStatus:
         """Wait until every process has reached the given state; see `Cluster.wait`."""
         from symphony.model.settings.durations import parse_timeout
-        from symphony_kube.status import wait
+        from symphony_kube.watch import wait
 
         self._ensure_supervisor(experiment)
         return wait.wait(
@@ -935,10 +935,12 @@ class KubeCluster(Cluster):
         since: float | None,
     ) -> Iterator[ExperimentEvent]:
         from symphony.events import select_events
-        from symphony_kube.status import event_watch
+        from symphony_kube.watch import experiment_events
 
         self._ensure_supervisor(experiment)
-        events = event_watch.iter_events(self.api, self.scope(experiment), names, follow=follow)
+        events = experiment_events.iter_events(
+            self.api, self.scope(experiment), names, follow=follow
+        )
         return select_events(events, names, since)
 
     def _iter_output(

@@ -19,7 +19,7 @@ from symphony.status import State
 from symphony_kube.api.client import Api
 from symphony_kube.api.retries import Timeouts
 from symphony_kube.lifecycle import delete, launch
-from symphony_kube.status import wait
+from symphony_kube.watch import wait
 
 from .conftest import find_namespace, managed_objects, unschedulable, wait_until
 
@@ -304,8 +304,8 @@ def test_wait_survives_one_failed_call(
     kube_cluster, faulty_proxy, api, direct_api, shared, name, monkeypatch, kind, number
 ):
     """A wait makes two calls: a list, and a watch, in which a silent loss is noticed at its end."""
-    monkeypatch.setattr("symphony_kube.api.watch.WATCH_SECONDS", 1)
-    monkeypatch.setattr("symphony_kube.api.watch.WATCH_END_TOLERANCE_SECONDS", 0.5)
+    monkeypatch.setattr("symphony_kube.watch.informer.WATCH_SECONDS", 1)
+    monkeypatch.setattr("symphony_kube.watch.informer.WATCH_END_TOLERANCE_SECONDS", 0.5)
     exp = shared.new_experiment(name)
     unschedulable(exp, "worker")
     manifest = shared.manifest(exp)

@@ -9,8 +9,8 @@ import pytest
 
 from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.state.ip_families import service_note
-from symphony_kube.status import event_watch
 from symphony_kube.status.probe_results import awaits_results, with_results
+from symphony_kube.watch import experiment_events
 
 NOW = 100.0
 HTTP = {"httpGet": {"port": 7000, "path": "/up"}}
@@ -186,8 +186,8 @@ def test_event_of_a_late_process_contains_the_last_result(monkeypatch):
         reasons = [replace(item, reason=f"{item.reason}: refused") for item in status]
         return replace(status, processes=tuple(reasons))
 
-    monkeypatch.setattr(event_watch.experiments, "explain_now", explain_now)
-    watch = event_watch.EventWatch.__new__(event_watch.EventWatch)
+    monkeypatch.setattr(experiment_events.experiments, "explain_now", explain_now)
+    watch = experiment_events.EventWatch.__new__(experiment_events.EventWatch)
     watch._api = watch._scope = watch.observer = None
     early = replace(processes[1], not_ready_in_time=False)
     watch._previous = replace(status, processes=(processes[0], early))

@@ -4,7 +4,7 @@ import pytest
 
 from symphony.errors import LaunchFailed
 from symphony.status import State
-from symphony_kube.status import wait
+from symphony_kube.watch import wait
 
 from .conftest import FOREVER, managed_objects, python, unschedulable
 from .held import HELD, release

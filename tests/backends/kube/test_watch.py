@@ -14,14 +14,14 @@ import pytest
 from kubetest.rawapi import MERGE_PATCH
 from symphony.errors import NotFound, Unreachable
 from symphony.status import State
-from symphony_kube.api import watch
 from symphony_kube.api.client import Api
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.retries import Timeouts
-from symphony_kube.api.watch import Change, Watcher
 from symphony_kube.render.roster import Unit
-from symphony_kube.status.follow_status import ObservationStream
+from symphony_kube.watch import informer
+from symphony_kube.watch.informer import Change, Watcher
+from symphony_kube.watch.observations import ObservationStream
 
 from .conftest import FOREVER, python, unschedulable, wait_until
 
@@ -111,7 +111,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def serve(tmp_path, monkeypatch):
     """A function that starts a `Server` and returns it with an `Api`."""
-    monkeypatch.setattr(watch, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(informer, "FIRST_PAUSE_SECONDS", 0.01)
     servers = []
 
     def start(*script):
@@ -227,7 +227,7 @@ def test_long_outage_is_reported(serve):
 
 def test_slow_list_is_not_an_outage(serve, monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(watch, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(informer, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
     server, api = serve(503, [event("MODIFIED", 101)])
     asked = api.call
 
@@ -394,7 +394,7 @@ def watching_ps(proxy, namespace, name, errors):
 def test_tables_are_updated_without_further_lists_and_survive_an_outage(
     kube_cluster, shared, through, kube_faults, name, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("symphony_kube.status.watched_statuses.OUTAGE_SECONDS", 0.0)
+    monkeypatch.setattr("symphony_kube.watch.statuses.OUTAGE_SECONDS", 0.0)
     names = [f"{name}-{number}" for number in range(2)]
     for each in names:
         experiment = shared.new_experiment(each)

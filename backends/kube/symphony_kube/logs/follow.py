@@ -25,7 +25,6 @@ from symphony.status import ENDED, ExperimentStatus, LogLine
 from symphony.support.open_file_limit import raise_open_file_limit
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
-from symphony_kube.api.watch import Change
 from symphony_kube.logs.history import merge_histories, read_histories, to_log_line
 from symphony_kube.logs.lines import LineAssembler, LogPosition, line_time
 from symphony_kube.logs.sources import (
@@ -37,9 +36,10 @@ from symphony_kube.logs.sources import (
     sources_of,
 )
 from symphony_kube.state.pod_status import ContainerRef
-from symphony_kube.status.event_watch import EventWatch
 from symphony_kube.status.find_pod import list_removed_containers
-from symphony_kube.status.follow_status import ExperimentWatch
+from symphony_kube.watch.experiment_events import EventWatch
+from symphony_kube.watch.informer import Change
+from symphony_kube.watch.observations import ExperimentWatch
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, ResponseStream

@@ -1,4 +1,4 @@
-"""Read and follow the objects and events of experiments.
+"""Read the objects and events of experiments.
 
 `symphony_kube.state` computes the states of processes from these objects.
 """

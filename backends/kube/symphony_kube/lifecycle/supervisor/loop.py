@@ -43,7 +43,7 @@ from symphony_kube.lifecycle.supervisor.usage import UsageRecorder
 from symphony_kube.lifecycle.supervisor.wishes import make_wish
 from symphony_kube.render.roster import Roster, is_supervised_to_the_end
 from symphony_kube.state.observe import Observation
-from symphony_kube.status.follow_status import ObservationStream
+from symphony_kube.watch.observations import ObservationStream
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

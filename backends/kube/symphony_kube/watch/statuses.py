@@ -16,8 +16,8 @@ from symphony.cluster import WatchedStatuses
 from symphony.errors import NotFound
 from symphony_kube.status import pod_events
 from symphony_kube.status.experiments import can_explain, explain_now
-from symphony_kube.status.follow_experiments import ExperimentsWatch
-from symphony_kube.status.follow_status import ObservationStream
+from symphony_kube.watch.all_experiments import ExperimentsWatch
+from symphony_kube.watch.observations import ObservationStream
 
 if TYPE_CHECKING:
     from symphony.status import ExperimentStatus

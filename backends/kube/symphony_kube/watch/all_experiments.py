@@ -15,7 +15,6 @@ from symphony_kube.api import labels
 from symphony_kube.api.client import Api, Object
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import NAMESPACES, collection_path, labels_of
-from symphony_kube.api.watch import LISTED, Watcher
 from symphony_kube.state.observe import BACKEND, JOB_SETS, JOBS, PODS, PodObserver
 from symphony_kube.status.experiments import (
     EXPERIMENTS_SELECTOR,
@@ -23,6 +22,7 @@ from symphony_kube.status.experiments import (
     complete_observer,
     list_if_possible,
 )
+from symphony_kube.watch.informer import LISTED, Watcher
 
 SERVICES, SECRETS, OWN_NAMESPACES = "services", "secrets", "namespaces"
 # The kinds of objects that determine the states of processes.

@@ -18,19 +18,19 @@ from symphony_kube.api.client import Api
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import MANAGED_SELECTOR, RUN, SUPERVISOR, Scope
 from symphony_kube.api.resources import collection_path, items_of
-from symphony_kube.api.watch import Change, Watcher
 from symphony_kube.render.attempt_names import first_name
 from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, observe
 from symphony_kube.status import experiments
 from symphony_kube.status.earlier_runs import earlier_events
 from symphony_kube.status.find_pod import pod_path
-from symphony_kube.status.follow_status import ExperimentWatch, ObservationStream
 from symphony_kube.status.kubernetes_warnings import (
     FIELD_SELECTOR,
     KubernetesWarnings,
     first_time,
 )
 from symphony_kube.status.supervisor_events import SupervisorEvents
+from symphony_kube.watch.informer import Change, Watcher
+from symphony_kube.watch.observations import ExperimentWatch, ObservationStream
 
 if TYPE_CHECKING:
     from symphony_kube.state.observe import Observation

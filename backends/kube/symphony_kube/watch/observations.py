@@ -19,7 +19,6 @@ from symphony_kube.api.client import Api, Object
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import RUN, Scope
 from symphony_kube.api.resources import NAMESPACES, collection_path, labels_of
-from symphony_kube.api.watch import LISTED, Change, Watcher
 from symphony_kube.render.roster import Roster
 from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, Observation, PodObserver
 from symphony_kube.status.experiments import (
@@ -29,6 +28,7 @@ from symphony_kube.status.experiments import (
 )
 from symphony_kube.status.permission_errors import cannot_list_pods
 from symphony_kube.status.stored_roster import read_stored_roster
+from symphony_kube.watch.informer import LISTED, Change, Watcher
 
 # The interval at which Jobs and JobSets are listed again if the user may not watch them. Their
 # states decide when their processes have finished.

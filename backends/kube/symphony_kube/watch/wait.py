@@ -12,7 +12,7 @@ from symphony.status import ExperimentStatus, ReasonCode, State
 from symphony_kube.state import reasons
 from symphony_kube.status import pod_events
 from symphony_kube.status.experiments import can_explain, explain_now
-from symphony_kube.status.follow_status import ObservationStream
+from symphony_kube.watch.observations import ObservationStream
 
 if TYPE_CHECKING:
     from symphony.cluster import OnChange

@@ -12,6 +12,7 @@ which no call here provokes, and the TimeoutError of `Cluster.wait`.
 
 from __future__ import annotations
 
+import copy
 import enum
 import importlib
 import inspect
@@ -19,7 +20,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -519,6 +520,12 @@ def valid(method: str, parameter: str) -> Any:
     create = VALID_IN_METHOD.get((method, parameter)) or VALID.get(parameter)
     if create is not None:
         return create()
+    return copy.deepcopy(_example(method, parameter))  # A call may change a value.
+
+
+@cache
+def _example(method: str, parameter: str) -> Any:
+    """Read the example of a setting once, because YAML takes longer than the call with it."""
     for name, setting in SETTINGS.items():
         if name == parameter or (setting.method == method and setting.argument == parameter):
             return yaml.safe_load(inspect.cleandoc(setting.example))[name]

@@ -11,9 +11,13 @@ import sys
 import threading
 
 import pytest
+from symphony_kube.status.follow_status import ObservationStream
 
 from symphony.errors import AlreadyExists, LaunchFailed
+from symphony.status import State
 from symphony_kube.api import labels as names
+from symphony_kube.status.experiments import experiment_status
+from symphony_kube.status.stored_roster import read_stored_roster
 
 from .conftest import FOREVER, find_namespace, managed_objects, python, unschedulable, wait_until
 
@@ -203,6 +207,66 @@ def test_one_of_two_concurrent_launches_with_own_namespaces_wins(
         thread.join()
     assert sorted(ends) == ["launched", "refused"]
     assert managed_objects(kube_cluster, name)["pods"] == ["worker"]
+
+
+def test_a_launch_that_completes_while_another_examines_it_is_not_replaced(
+    kube_cluster, own_namespaces, open_cluster, name, monkeypatch
+):
+    """The other has listed no Pods, and then reads the roster of a complete experiment."""
+    first, second = open_cluster(), own_namespaces
+    has_listed = threading.Event()
+
+    def launch_first():
+        exp = first.new_experiment(name)
+        unschedulable(exp, "worker")
+        first.launch(exp)
+
+    thread = threading.Thread(target=launch_first)
+
+    def read_after_launch(api, scope):
+        has_listed.set()
+        thread.join()
+        return read_stored_roster(api, scope)
+
+    monkeypatch.setattr(
+        "symphony_kube.lifecycle.launch._wait_for_service_account",
+        lambda *_: has_listed.wait(60),
+    )
+    monkeypatch.setattr("symphony_kube.status.experiments.read_stored_roster", read_after_launch)
+    thread.start()
+    wait_until(lambda: find_namespace(kube_cluster, name))
+    uid = find_namespace(kube_cluster, name)["metadata"]["uid"]
+    exp = second.new_experiment(name)
+    unschedulable(exp, "worker")
+    with pytest.raises(AlreadyExists):
+        second.launch(exp)
+    assert find_namespace(kube_cluster, name)["metadata"]["uid"] == uid
+    assert managed_objects(kube_cluster, name)["pods"] == ["worker"]
+
+
+@pytest.mark.parametrize("kind", ["pods", "jobs"])
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_status_of_an_experiment_that_is_launched_while_it_is_read(
+    shared, name, monkeypatch, kind, is_watched
+):
+    """No process was deleted: it was created after the objects had been listed."""
+    exp = shared.new_experiment(name)
+    worker = unschedulable(exp, "worker")
+    if kind == "jobs":
+        worker.job()
+
+    def read_after_launch(api, scope):
+        monkeypatch.undo()
+        shared.launch(exp)
+        return read_stored_roster(api, scope)
+
+    monkeypatch.setattr("symphony_kube.status.experiments.read_stored_roster", read_after_launch)
+    if is_watched:
+        with ObservationStream(shared.api, shared.scope(name)) as stream:
+            status = stream.first().status
+    else:
+        status = experiment_status(shared.api, shared.scope(name))
+    assert [process.state for process in status] == [State.PENDING]
 
 
 # --- rollback ---

@@ -273,6 +273,15 @@ class PodObserver:
         return not any(self._jobs.values()) and not any(self._pods.values())
 
     @property
+    def may_have_missed_launch(self) -> bool:
+        """True if the stored roster is that of a complete launch, but none of its objects is known.
+
+        Either all of them were deleted, or the launch created them after they had been listed and
+        before the roster was read.
+        """
+        return self.empty and self._stored is not None and not self._stored.is_changing
+
+    @property
     def is_known(self) -> bool:
         """True if the experiment has Pods, Jobs or a roster."""
         return not self.empty or self._stored is not None

@@ -109,9 +109,24 @@ def observe_once(
     if observer.has_jobs or observer.empty:
         observer.replace(JOBS, list_if_possible(lambda: list_objects(api, scope, "Job")))
     complete_observer(api, scope, observer)
+    if observer.may_have_missed_launch:
+        pods = list_again(api, scope, observer)
     if observer.has_job_sets or observer.empty:
         observer.replace(JOB_SETS, list_if_possible(lambda: list_objects(api, scope, "JobSet")))
     return observer, pods
+
+
+def list_again(api: Api, scope: Scope, observer: PodObserver) -> list[Object]:
+    """List the Pods, and the Jobs if there are any, after the stored roster was read, and return
+    the Pods.
+
+    All objects of a launch that was complete at that time are listed, unless they were deleted.
+    """
+    pods = list_pods(api, scope)
+    observer.replace(PODS, pods)
+    if observer.has_jobs:
+        observer.replace(JOBS, list_if_possible(lambda: list_objects(api, scope, "Job")))
+    return pods
 
 
 def complete_observer(api: Api, scope: Scope, observer: PodObserver) -> None:

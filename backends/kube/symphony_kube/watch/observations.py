@@ -23,6 +23,7 @@ from symphony_kube.render.roster import Roster
 from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, Observation, PodObserver
 from symphony_kube.status.experiments import (
     complete_observer,
+    list_again,
     list_if_possible,
     status_without_objects,
 )
@@ -111,6 +112,10 @@ class ExperimentWatch:
             self._start_optional(JOBS)
         if not self._supervising:
             complete_observer(self._api, self._scope, self.observer)
+            if self.observer.may_have_missed_launch:
+                # The watch also reports these objects, and their later changes.
+                pods = tuple(list_again(self._api, self._scope, self.observer))
+                self._note_runs(pods)
         if self.observer.has_job_sets or (self.observer.empty and not self._supervising):
             self._start_optional(JOB_SETS)
         return pods

@@ -109,7 +109,8 @@ class Wish:
         )
         """The processes that are stopped only by a request or with the whole experiment."""
         known = (*self.previous.values(), *self.processes.values())
-        self.longest_grace = max((process.grace for process in known), default=0.0)
+        graces = [process.grace for process in known] or [ProcessWish("").grace]
+        self.longest_grace = max(graces)
 
     def ranks_with(self, name: str) -> tuple[str, ...]:
         """Return all ranks of the unit of a process, or only its name if it is not a rank."""

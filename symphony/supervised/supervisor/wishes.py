@@ -56,16 +56,21 @@ class Wishes:
         )
 
     def _of(self, spec: ProcessSpec) -> ProcessWish:
-        return ProcessWish(
-            name=spec.name,
-            path=spec.path,
-            restart=spec.restart,
-            starts_after=spec.starts_after,
-            has_test=spec.ready is not None,
-            ready_timeout=spec.ready_timeout,
-            grace=spec.grace,
-            deadline=spec.deadline,
-            gang=spec.unit,
-            ports=spec.releases,
-            reserves=self._reserves_gpus and spec.gpus > 0,
-        )
+        return process_wish(spec, reserves=self._reserves_gpus and spec.gpus > 0)
+
+
+def process_wish(spec: ProcessSpec, *, reserves: bool = False) -> ProcessWish:
+    """Return what is wanted of a process with the description ``spec``."""
+    return ProcessWish(
+        name=spec.name,
+        path=spec.path,
+        restart=spec.restart,
+        starts_after=spec.starts_after,
+        has_test=spec.ready is not None,
+        ready_timeout=spec.ready_timeout,
+        grace=spec.grace,
+        deadline=spec.deadline,
+        gang=spec.unit,
+        ports=spec.releases,
+        reserves=reserves,
+    )

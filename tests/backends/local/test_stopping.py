@@ -25,6 +25,10 @@ STUBBORN = (
     "import signal, time; signal.signal(15, lambda *_: None); print('up')\n"
     "while True: time.sleep(100)"
 )
+TELLS_TIME = (
+    "import signal, time; signal.signal(15, lambda *_: exit(print(time.time()))); print('up')\n"
+    "time.sleep(1000)"
+)
 SPAWN = "import subprocess, sys, time; subprocess.Popen({}); print('up'); time.sleep(1000)"
 SAVES = """
 import signal, sys, time
@@ -254,14 +258,18 @@ def test_child_forked_during_the_process_scan_is_found(monkeypatch):
     assert [process.pid for process in found] == [child.pid]
 
 
-def test_delete_kills_stubborn_processes_of_a_killed_supervisor(cluster, experiment):
-    python(experiment, "stubborn", STUBBORN).ready(log="up").termination_grace_period(1)
+def test_delete_stops_the_processes_of_a_killed_supervisor_in_order(cluster, experiment):
+    python(experiment, "db", TELLS_TIME).ready(log="up")
+    stubborn = python(experiment, "stubborn", STUBBORN).ready(log="up").starts_after("db")
+    stubborn.termination_grace_period(1)
     cluster.launch(experiment)
     cluster.wait("exp", until="ready", timeout=60)
     run_id = run_id_of(cluster)
     kill_supervision(cluster)
-    start = time.monotonic()
+    start = time.time()
     cluster.delete("exp")
-    assert time.monotonic() - start >= 1
+    record = cluster.at_run(cluster.list_runs()[0])
+    _, stopped = record.get_log("exp", "db").split()
+    assert float(stopped) - start >= 1
     assert marked(run_id) == []
     assert cluster.list_experiments() == []

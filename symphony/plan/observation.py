@@ -43,6 +43,7 @@ class Seen(NamedTuple):
       they could not be reserved, or ``""``.
     * ``done_by`` names the platform if it has started or stopped this execution by itself.
     * ``placed`` is false while no machine has been found on which the process can run.
+      ``placed_since`` is the time at which one was found, or None if it is not known.
     """
 
     attempt: int = -1
@@ -72,6 +73,7 @@ class Seen(NamedTuple):
     done_by: str = ""
     reason_code: ReasonCode | None = None
     placed: bool = True
+    placed_since: float | None = None
 
 
 ABSENT = Seen()

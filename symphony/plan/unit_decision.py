@@ -16,6 +16,8 @@ from symphony.plan.disruption import UNCOUNTED_CODES, lost_rank_text
 from symphony.status import ReasonCode, State
 
 RESTART_UNIT, FAIL_UNIT = "restart", "fail"
+# From this attempt on, the pauses before a unit looks for machines again do not become longer.
+MOST_SPREAD_ATTEMPT = 7
 
 
 class Rank(Protocol):
@@ -134,19 +136,27 @@ def _words(name: str, rank: Rank) -> str:
 
 
 def release_unit(
-    identity: str, rank: str, placed: int, ranks: int, within: float, now: float
+    identity: str,
+    rank: str,
+    placed: int,
+    ranks: int,
+    within: float,
+    attempt: int,
+    now: float,
 ) -> UnitDecision:
     """Return the decision to stop the ranks of a unit, for only ``placed`` of which machines were
     found within ``within`` seconds, and to try again later.
 
     Several units that wait for each other try again at different times, which follow from
-    ``identity``.
+    ``identity``. The times differ more from ``attempt`` to ``attempt``, because the end of the
+    ranks can take longer than the first pauses.
     """
     fraction = zlib.crc32(identity.encode()) / 2**32
+    pause = within * (1 + fraction * min(attempt, MOST_SPREAD_ATTEMPT)) / 2
     return UnitDecision(
         action=RESTART_UNIT,
         rank=rank,
         reason=f"only {placed} of {ranks} ranks could be scheduled within {within:g} s",
-        next_start=now + within * (1 + fraction) / 2,
+        next_start=now + pause,
         reason_code=ReasonCode.UNSCHEDULABLE,
     )

@@ -29,8 +29,8 @@ class ProcessWish(NamedTuple):
     it binds. If ``reserves`` is true, it needs resources that are reserved before each start on
     request, such as GPUs. ``fingerprint`` differs if the process has to be restarted because its
     description has changed. ``path`` is the name that messages show. ``place_within`` is the time
-    in seconds within which machines must be found for all ranks of the unit if one was found for
-    some, or 0.0 for no limit.
+    in seconds within which machines must be found for all ranks of the unit once one was found for
+    the first, or 0.0 for no limit.
     """
 
     name: str

@@ -30,6 +30,7 @@ from symphony.plan.observation import ABSENT, Observation, Seen
 from symphony.plan.policies import Ending, Policies
 from symphony.plan.restart_policy import Restart, RestartPolicy
 from symphony.plan.state import Index, apply, fold
+from symphony.plan.unit_decision import release_unit
 from symphony.plan.wish import ProcessWish, Wish, difference
 from symphony.status import ReasonCode, State
 
@@ -1210,6 +1211,53 @@ def test_unit_is_released_if_not_all_ranks_are_placed_in_time() -> None:
     assert [event["reason_code"] for event in events] == [ReasonCode.UNSCHEDULABLE] * 2
     assert {story.state.tracks[name].retries for name in ("r0", "r1")} == {0}
     assert 14.0 <= (story.wake_at or 0.0) <= 18.0
+
+
+def two_units() -> Story:
+    """Return the story of two units of two ranks, each of which must find its machines in 8 s."""
+    first = ranks(2, restart=ON_FAILURE, place_within=8.0)
+    second = [item._replace(name=item.name.replace("r", "s"), gang="s") for item in first]
+    story = Story(*first, *second, name="exp")
+    story.ignored = (Start,)
+    story.lines()
+    for name in ("r0", "r1", "s0", "s1"):
+        story.see(name, attempt=0, running=True, since=0.0, placed=False)
+    story.at(1).lines()
+    return story
+
+
+def test_unit_that_has_waited_for_its_first_machine_has_time_for_the_others() -> None:
+    story = two_units()
+    story.see("r0", placed=True, placed_since=100.0)
+    assert story.at(100).lines() == []
+    assert story.wake_at == 108.0
+
+
+def test_first_of_two_units_keeps_its_machines_while_the_other_releases_its_own() -> None:
+    story = two_units()
+    for name in ("r0", "s0"):
+        story.see(name, placed=True, placed_since=100.0)
+    reason = "only 1 of 2 ranks could be scheduled within 8 s"
+    assert story.at(108).lines() == [f"> stop s0: {reason}", f"> stop s1: {reason}"]
+    story.exits("s1", None).exits("s0", 143).lines()
+    assert story.at(109).lines() == []
+    # It does not keep them for ever, because other experiments can need them.
+    found = story.at(116).lines()
+    assert [line for line in found if line.startswith("> stop")] == [
+        f"> stop r0: {reason}",
+        f"> stop r1: {reason}",
+    ]
+
+
+def test_pauses_of_a_unit_that_finds_too_few_machines_differ_more_with_each_attempt() -> None:
+    def pauses(attempt: int) -> list[float]:
+        names = [f"exp/unit-{number}" for number in range(50)]
+        return [release_unit(name, "r0", 1, 2, 8.0, attempt, 0.0).next_start for name in names]
+
+    assert 4.0 <= min(pauses(1)) < max(pauses(1)) <= 8.0
+    assert 4.0 <= min(pauses(7)) < 8.0
+    assert 24.0 < max(pauses(7)) <= 32.0
+    assert pauses(8) == pauses(7)
 
 
 def test_system_stops_the_experiment_and_starts_it_again_later() -> None:

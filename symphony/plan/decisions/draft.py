@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from symphony.plan.observation import ABSENT, Observation, Seen, is_active
@@ -204,35 +204,85 @@ class Draft:
         )
         within = self.wish.processes[ranks[0]].place_within
         if decision is None and within:
-            return self._decide_release(gang, ranks, within)
+            return self._decide_release(gang, within)
         return decision
 
-    def _decide_release(
-        self, gang: str, ranks: Sequence[str], within: float
-    ) -> UnitDecision | None:
+    def _decide_release(self, gang: str, within: float) -> UnitDecision | None:
         """Return the decision to release the machines of a unit for whose other ranks none was
         found in time, or None.
         """
-        tracks = self.state.tracks
-        if any(self.seen(name).starting or tracks[name].kill_at is not None for name in ranks):
+        due = self._release_time(gang)
+        if due is None:
             return None
-        running = [name for name in ranks if tracks[name].pid is not None]
-        placed = [name for name in running if self.seen(name).placed]
-        if not 0 < len(placed) < len(ranks):
-            return None
-        due = within + max(self._begin_of(name) for name in running)
+        if self.now >= due and not self._is_released(gang) and self._keeps_machines(gang):
+            due += within
         if self.now < due:
             self.wake(due)
             return None
-        waiting = [name for name in running if name not in placed]
+        ranks, tracks = self.wish.gangs[gang], self.state.tracks
+        placed = [name for name in ranks if self._is_placed(name)]
+        waiting = [name for name in ranks if self.seen(name).running and name not in placed]
+        attempt = tracks[placed[0]].attempts
         return release_unit(
-            f"{self.wish.name}/{gang}/{tracks[placed[0]].attempts}",
+            f"{self.wish.name}/{gang}/{attempt}",
             waiting[0] if waiting else placed[0],
             len(placed),
             len(ranks),
             within,
+            attempt,
             self.now,
         )
+
+    def _release_time(self, gang: str) -> float | None:
+        """Return when a unit releases its machines if no more are found for it, or None if it has
+        none, or all.
+        """
+        ranks, tracks = self.wish.gangs[gang], self.state.tracks
+        within = self.wish.processes[ranks[0]].place_within
+        if not within or any(name not in tracks for name in ranks):
+            return None
+        if any(self.seen(name).starting or tracks[name].kill_at is not None for name in ranks):
+            return None
+        placed = [name for name in ranks if self._is_placed(name)]
+        if not 0 < len(placed) < len(ranks):
+            return None
+        begin = max(self._begin_of(name) for name in ranks if tracks[name].pid is not None)
+        # A unit that waits for its first machine holds none. The others can be found right after.
+        first_placed = min(self.seen(name).placed_since or begin for name in placed)
+        return max(begin, first_placed) + within
+
+    def _is_placed(self, name: str) -> bool:
+        return self.state.tracks[name].pid is not None and self.seen(name).placed
+
+    def _keeps_machines(self, gang: str) -> bool:
+        """Return whether a unit keeps its machines for longer, because another unit releases those
+        that can be missing.
+
+        If several units are to release theirs at the same time, the first one in the order of the
+        declaration keeps them.
+        """
+        comes_later = False
+        keeps = False
+        for other in self.wish.gangs:
+            if other == gang:
+                comes_later = True
+                continue
+            if self._is_released(other):
+                return True
+            due = self._release_time(other)
+            if due is not None and due <= self.now:
+                keeps = comes_later
+                if not comes_later:
+                    return False
+        return keeps
+
+    def _is_released(self, gang: str) -> bool:
+        """Return whether a unit releases its machines, or waits until it tries again."""
+        for name in self.wish.gangs[gang]:
+            track = self.state.tracks.get(name)
+            if track is not None and track.next_start is not None:
+                return track.reason_code is ReasonCode.UNSCHEDULABLE
+        return False
 
     def _begin_of(self, name: str) -> float:
         """Return when the present execution of a process began."""

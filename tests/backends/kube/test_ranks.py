@@ -306,6 +306,41 @@ def test_the_supervisor_wakes_up_to_release_a_unit():
     assert decided(units, observation).wake_at == NOW + 10.0
 
 
+def scheduled(body, time):
+    """Return a Pod of a rank that was assigned to its node at a certain time."""
+    body["metadata"]["labels"][RANK_OF] = "u"
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": time}
+    body["status"]["conditions"] = [condition]
+    return body
+
+
+def test_the_time_of_a_unit_begins_when_its_first_rank_is_scheduled():
+    units = within(60.0)
+    # The Pods were created 100 seconds ago, and the first was assigned to a node after 50 seconds.
+    observation = observe(scheduled(running(0), ENDED), waiting(1), roster=units)
+    decision = decided(units, observation)
+    assert not decision.units
+    assert decision.wake_at == NOW + 10.0
+
+
+def test_a_unit_keeps_its_nodes_while_another_one_releases_its_own():
+    first = within(60.0)
+    second = tuple(
+        replace(unit, name=f"v-{rank}", processes=(f"v-{rank}",), rank_of="v")
+        for rank, unit in enumerate(first)
+    )
+    released = Control(stop=NOW, start=NOW + 40, reason="no nodes", code="unschedulable")
+    others = [
+        pod("v-0", RUNNING, control=released),
+        pod("v-1", {}, phase="Pending", node="", control=released),
+    ]
+    units = (*first, *second)
+    observation = observe(running(0), waiting(1), *others, roster=units)
+    decision = decided(units, observation)
+    assert "u" not in decision.units
+    assert decision.wake_at == NOW + 20.0
+
+
 def test_released_units_try_again_at_different_times():
     units = within(60.0)
     found = []

@@ -154,9 +154,10 @@ class PodStatus:
     before the deletion request, or is None if no such states were observed. ``node_silent`` is true
     if the node has stopped reporting. ``is_being_stopped`` is true if the node reports that it has
     begun to stop the Pod. ``disruption`` is what takes or took the Pod away, or None, and
-    ``disrupted_since`` is the time of the condition that reports it, or None. ``is_stopped`` is
-    true if the Pod's active deadline is the one with which Pods are stopped. ``time_limit`` is the
-    time in seconds after its start at which Kubernetes stops the Pod because of the deadline of the
+    ``disrupted_since`` is the time of the condition that reports it, or None. ``scheduled`` is the
+    time at which the Pod of a rank was assigned to a node, or None. ``is_stopped`` is true if the
+    Pod's active deadline is the one with which Pods are stopped. ``time_limit`` is the time in
+    seconds after its start at which Kubernetes stops the Pod because of the deadline of the
     experiment, or None. ``control`` contains the requests for the Pod. ``job`` is the name of the
     Job to which the Pod belongs, or ``""``. If it belongs to one, the state of the Job or of its
     JobSet contains the requests.
@@ -177,6 +178,7 @@ class PodStatus:
     is_being_stopped: bool = False
     disruption: Disruption | None = None
     disrupted_since: float | None = None
+    scheduled: float | None = None
     roster: str = ""
     problems: str = ""
     ending: str = ""
@@ -258,6 +260,7 @@ def parse_pod(pod: Object) -> PodStatus:
         disrupted_since=parse_time(
             conditions.get(CONDITION, _NO_CONDITION).get("lastTransitionTime")
         ),
+        scheduled=_scheduled(metadata, conditions),
         attempt=attempt,
         is_stopped=active_deadline == SHORTEST_DEADLINE_SECONDS,
         probed=_probed(spec),
@@ -267,6 +270,14 @@ def parse_pod(pod: Object) -> PodStatus:
         containers=_PodParser(metadata, spec, status, conditions, statuses).containers(),
         **_parse_annotations(metadata, annotations, active_deadline),
     )
+
+
+def _scheduled(metadata: Object, conditions: Mapping[str, Object]) -> float | None:
+    """Return when the Pod of a rank was assigned to a node. Nobody needs this of other Pods."""
+    condition = conditions.get("PodScheduled", _NO_CONDITION)
+    if labels.RANK_OF not in (metadata.get("labels") or {}) or condition.get("status") != "True":
+        return None
+    return parse_time(condition.get("lastTransitionTime"))
 
 
 def _parse_annotations(

@@ -252,7 +252,13 @@ class _Description:
         created = [pod.created for pod in status.pods]
         is_placed = status.job is not None or any(pod.node for pod in status.pods)
         since = max(created, default=None)
-        seen = self.seen[name]._replace(running=True, since=since, placed=is_placed)
+        scheduled = [pod.scheduled for pod in status.pods if pod.scheduled is not None]
+        seen = self.seen[name]._replace(
+            running=True,
+            since=since,
+            placed=is_placed,
+            placed_since=max(scheduled, default=None),
+        )
         # The end of the experiment cancels a start.
         signaled_at = control.stop or control.start
         if signaled_at and not (control.start and self.known.ending is not None):
@@ -266,6 +272,9 @@ class _Description:
             # Other processes wait until it runs again.
             track.was_ready = track.ready = False
             track.started = None
+            if control.code == ReasonCode.UNSCHEDULABLE.value:
+                # Other units can get its machines.
+                track.reason_code, track.next_start = ReasonCode.UNSCHEDULABLE, control.start
             if control.code not in RESTART_CODES:
                 track.kill_at = signaled_at
                 self.restarted.append(name)

@@ -330,14 +330,15 @@ def test_a_unit_keeps_its_nodes_while_another_one_releases_its_own():
         for rank, unit in enumerate(first)
     )
     released = Control(stop=NOW, start=NOW + 40, reason="no nodes", code="unschedulable")
-    others = [
-        pod("v-0", RUNNING, control=released),
-        pod("v-1", {}, phase="Pending", node="", control=released),
+    pods = [
+        running(0, control=released),
+        waiting(1, control=released),
+        pod("v-0", RUNNING),
+        pod("v-1", {}, phase="Pending", node=""),
     ]
     units = (*first, *second)
-    observation = observe(running(0), waiting(1), *others, roster=units)
-    decision = decided(units, observation)
-    assert "u" not in decision.units
+    decision = decided(units, observe(*pods, roster=units))
+    assert "v" not in decision.units
     assert decision.wake_at == NOW + 20.0
 
 

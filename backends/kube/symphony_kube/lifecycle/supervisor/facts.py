@@ -272,9 +272,6 @@ class _Description:
             # Other processes wait until it runs again.
             track.was_ready = track.ready = False
             track.started = None
-            if control.code == ReasonCode.UNSCHEDULABLE.value:
-                # Other units can get its machines.
-                track.reason_code, track.next_start = ReasonCode.UNSCHEDULABLE, control.start
             if control.code not in RESTART_CODES:
                 track.kill_at = signaled_at
                 self.restarted.append(name)

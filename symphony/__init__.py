@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from symphony.launched_program import Address, address
     from symphony.local import LocalCluster as LocalCluster
     from symphony.model import Experiment, Process, ProcessGroup
-    from symphony.plan.addresses import AddressBook, Endpoint
+    from symphony.plan.resolution.addresses import AddressBook, Endpoint
     from symphony.plan.resolve import Plan
     from symphony.status import ExperimentStatus, LogLine, ProcessStatus, State
     from symphony.tmux import TmuxCluster as TmuxCluster
@@ -65,7 +65,7 @@ _NAMES = {
     "kube": ("GKEDispatcher", "KubeCluster"),
     "launched_program": ("Address", "address"),
     "local": ("LocalCluster",),
-    "plan.addresses": ("AddressBook", "Endpoint"),
+    "plan.resolution.addresses": ("AddressBook", "Endpoint"),
     "plan.resolve": ("Plan",),
     "model": ("Experiment", "Process", "ProcessGroup"),
     "status": ("ExperimentStatus", "LogLine", "ProcessStatus", "State"),

@@ -9,10 +9,10 @@ from symphony.support.lazy_imports import import_when_used
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.config import SymphonyConfig
-    from symphony.plan.addresses import AddressBook
+    from symphony.plan.resolution.addresses import AddressBook
 
 _MODULES = {
-    "AddressBook": "symphony.plan.addresses",
+    "AddressBook": "symphony.plan.resolution.addresses",
     "Cluster": "symphony.cluster",
     "SymphonyConfig": "symphony.config",
 }

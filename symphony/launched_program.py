@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from symphony.errors import NotFound, SpecError, shown
-from symphony.plan.addresses import PREFIX, addresses_variable
+from symphony.plan.resolution.addresses import PREFIX, addresses_variable
 from symphony.support.names import check_is_text, did_you_mean, join_names, service_env_name
 
 

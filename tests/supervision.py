@@ -6,7 +6,7 @@ import os
 import select
 import signal
 
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 
 
 def kill(pid: int) -> None:

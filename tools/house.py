@@ -207,9 +207,9 @@ def find_long_lines(product: Product) -> list[str]:
 
 FIGURES = (
     Figure("import circles", find_circles, 0, True),
-    Figure("module names used more than twice", find_module_names, 0, False),
+    Figure("module names used more than twice", find_module_names, 0, True),
     Figure("class names used more than twice", find_class_names, 0, True),
-    Figure("directories above 20 modules", find_large_directories, 0, False),
+    Figure("directories above 20 modules", find_large_directories, 0, True),
     Figure("classes above 25 methods", find_large_classes, 0, False),
     Figure("lines above 100 characters", find_long_lines, 50, True),
 )

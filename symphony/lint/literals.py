@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from symphony.lint.texts import START_DIR, Text, texts
 from symphony.model.experiment.component import mount_path_of
 from symphony.plan.findings import ERROR, WARNING, finding_of
-from symphony.plan.services import served_services
+from symphony.plan.resolution.services import served_services
 
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process, ProcessGroup

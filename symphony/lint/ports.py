@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from symphony.plan.addresses import hint_for_one_port, services_with_one_port
 from symphony.plan.findings import Finding, finding_of
-from symphony.plan.services import service_requests
+from symphony.plan.resolution.addresses import hint_for_one_port, services_with_one_port
+from symphony.plan.resolution.services import service_requests
 
 if TYPE_CHECKING:
     from symphony.lint.targets import Target

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from symphony.errors import SpecError
 from symphony.lint.repaired_copies import repaired
 from symphony.lint.texts import texts
-from symphony.plan.addresses import AddressScheme
 from symphony.plan.findings import ERROR, WARNING, Finding
+from symphony.plan.resolution.addresses import AddressScheme
 from symphony.plan.resolve import resolve
 from symphony.plan.shell import argv
 

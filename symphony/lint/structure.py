@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from symphony.model.experiment.address_texts import referenced_services, services_for_all
-from symphony.plan.addresses import addresses_variable
-from symphony.plan.configs import read_config_templates
 from symphony.plan.findings import WARNING, Finding, finding_of
+from symphony.plan.resolution.addresses import addresses_variable
+from symphony.plan.resolution.configs import read_config_templates
+from symphony.plan.resolution.unexpanded import check_unexpanded_variables
 from symphony.plan.resolve import check_experiment
-from symphony.plan.unexpanded import check_unexpanded_variables
 
 if TYPE_CHECKING:
     from symphony.model import Experiment

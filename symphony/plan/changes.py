@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from symphony.code.snapshot import SHORT_DIGEST_LENGTH
 from symphony.errors import shown
 from symphony.plan.actions import ChangeAction, Relaunch, Remove, Start, Stop, Update
-from symphony.plan.addresses import endpoints_of
-from symphony.plan.configs import digests
+from symphony.plan.resolution.addresses import endpoints_of
+from symphony.plan.resolution.configs import digests
 from symphony.plan.stop_order import stop_waves
 from symphony.plan.wish import start_cause
 from symphony.status import ENDED, State
@@ -616,7 +616,7 @@ def snapshot_of_plan(plan: Plan, secrets: Mapping[str, Any] | None = None) -> Sn
 
     ``secrets`` contains the secrets; see `Snapshot`.
     """
-    from symphony.plan.encryption_keys import variable
+    from symphony.plan.resolution.encryption_keys import variable
 
     services = {
         name: [endpoint.addr, endpoint.bind_host, variable(name) in plan.shared_env]

@@ -18,14 +18,16 @@ from symphony.model import Experiment, Process
 from symphony.model.settings.code import CodeSource, code_source
 from symphony.model.settings.table import POD, Settings
 from symphony.model.settings.validators import DEFAULT_PORT_RANGE
-from symphony.plan import encryption_keys
-from symphony.plan.address_values import (
+from symphony.plan.findings import ERROR, Finding, finding_of
+from symphony.plan.policies import Policies
+from symphony.plan.resolution import encryption_keys
+from symphony.plan.resolution.address_values import (
     AddressValues,
     ProcessValues,
     ServiceNames,
     check_address_references,
 )
-from symphony.plan.addresses import (
+from symphony.plan.resolution.addresses import (
     AddressBook,
     AddressScheme,
     Endpoint,
@@ -33,25 +35,23 @@ from symphony.plan.addresses import (
     endpoints_of,
     own_environment,
 )
-from symphony.plan.configs import ConfigTemplates, check_configs, read_config_templates
-from symphony.plan.dependencies import check_start_order, start_dependencies
-from symphony.plan.env_files import EnvFiles, check_env_files, read_env_files
-from symphony.plan.experiment_policies import check_policies, resolve_policies
-from symphony.plan.findings import ERROR, Finding, finding_of
-from symphony.plan.policies import Policies
-from symphony.plan.process_settings import (
+from symphony.plan.resolution.configs import ConfigTemplates, check_configs, read_config_templates
+from symphony.plan.resolution.dependencies import check_start_order, start_dependencies
+from symphony.plan.resolution.env_files import EnvFiles, check_env_files, read_env_files
+from symphony.plan.resolution.experiment_policies import check_policies, resolve_policies
+from symphony.plan.resolution.process_settings import (
     check_process_settings,
     effective_settings,
     encryption_key_variables,
 )
-from symphony.plan.ranks import check_ranks, master_service, rank_environment, units_of
-from symphony.plan.restart_policy import RestartPolicy
-from symphony.plan.services import (
+from symphony.plan.resolution.ranks import check_ranks, master_service, rank_environment, units_of
+from symphony.plan.resolution.services import (
     check_services,
     encrypted_services,
     replicated_services,
     service_requests,
 )
+from symphony.plan.restart_policy import RestartPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

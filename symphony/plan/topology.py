@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from symphony.model import Process
-from symphony.plan.addresses import replicated_service, replicated_services
+from symphony.plan.resolution.addresses import replicated_service, replicated_services
 
 if TYPE_CHECKING:
     from symphony.model import Experiment

@@ -2,7 +2,7 @@
 only some of them. All functions are pure.
 
 The supervisor imports this module at its start, so it does not import `symphony.model`, as
-`symphony.plan.ranks` does.
+`symphony.plan.resolution.ranks` does.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from symphony.code.snapshot import SHORT_DIGEST_LENGTH
-from symphony.plan.addresses import replicated_services
 from symphony.plan.changes import (
     ADDED,
     REMOVED,
@@ -22,7 +21,8 @@ from symphony.plan.changes import (
     ProcessSnapshot,
     Snapshot,
 )
-from symphony.plan.encryption_keys import variable
+from symphony.plan.resolution.addresses import replicated_services
+from symphony.plan.resolution.encryption_keys import variable
 from symphony.supervised.processes.scratch import SCRATCH_VARIABLE
 from symphony.supervised.processes.spec import (
     AMD_GPU_VARIABLE,
@@ -177,7 +177,7 @@ def next_manifest(
     """Return the manifest of the experiment after ``changes``.
 
     ``directory`` is the name of the directory in which the change is prepared; see
-    `symphony.supervised.run.change_directory`.
+    `symphony.supervised.record.change_directory`.
     """
     stopped = set(changes.names(REMOVED, *STARTED_AGAIN))
     previous = {

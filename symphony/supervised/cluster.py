@@ -33,10 +33,10 @@ from symphony.errors import (
     shown,
 )
 from symphony.status import ENDED, ExperimentStatus, LogLine, ProcessStatus, State
-from symphony.supervised.run import directory
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.event_file import EventReader, unfinished_previous
-from symphony.supervised.run.status import StatusReader
+from symphony.supervised.record import directory
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.event_file import EventReader, unfinished_previous
+from symphony.supervised.record.status import StatusReader
 from symphony.support.directories.state_home import state_root
 from symphony.support.names import did_you_mean, join_names
 
@@ -55,15 +55,15 @@ if TYPE_CHECKING:
     from symphony.plan.restart_policy import Backoff
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
-    from symphony.supervised.copy import CopyPath
-    from symphony.supervised.log_files import IgnoredLine
+    from symphony.supervised.access.copy import CopyPath
     from symphony.supervised.processes.spec import ProcessSpec
+    from symphony.supervised.read.log_files import IgnoredLine
     from symphony.supervised.render import HostManifest
-    from symphony.supervised.request_change import Update
-    from symphony.supervised.requests import SupervisorLink
     from symphony.supervised.resources.leases import GpuLeases, PortLeases
     from symphony.supervised.resources.ports import FinishingPorts
     from symphony.supervised.resources.unsupervised import UnsupervisedUsage
+    from symphony.supervised.user_requests.request_change import Update
+    from symphony.supervised.user_requests.requests import SupervisorLink
     from symphony.usage import ExperimentUsage
 
 # How many seconds a launch waits for the supervisor of a finished experiment to exit. Before its
@@ -184,7 +184,7 @@ class HostCluster(Cluster):
         """
         import shutil
 
-        from symphony.plan.addresses import AddressScheme
+        from symphony.plan.resolution.addresses import AddressScheme
         from symphony.plan.resolve import resolve
         from symphony.supervised.render import HOST, render
 
@@ -256,9 +256,9 @@ class HostCluster(Cluster):
         """
         from symphony.plan.restart_policy import Backoff
         from symphony.supervised import preflight
+        from symphony.supervised.record.launch_settings import LaunchSettings
         from symphony.supervised.resources.gpus import assign_gpus
         from symphony.supervised.resources.leases import GpuLeases, PortLeases, visible_gpus
-        from symphony.supervised.run.launch_settings import LaunchSettings
         from symphony.supervised.supervisor import handover
 
         devices = visible_gpus() if self._gpus is None else self._gpus
@@ -347,8 +347,8 @@ class HostCluster(Cluster):
         in time. Raises BackendError if the experiment's record is damaged, or if its supervisor is
         suspended.
         """
-        from symphony.supervised.run.unsupervised_run import lock_unsupervised
-        from symphony.supervised.stop import has_remaining_processes, stop_remaining
+        from symphony.supervised.record.unsupervised_run import lock_unsupervised
+        from symphony.supervised.user_requests.stop import has_remaining_processes, stop_remaining
 
         found = directory.find(self._root, name)
         if found is None:
@@ -373,7 +373,11 @@ class HostCluster(Cluster):
         Raises BackendError if the supervisor is suspended.
         """
         from symphony.supervised.processes.process_groups import wait_for_exit
-        from symphony.supervised.stop import check_not_suspended, find_supervisor, has_finished
+        from symphony.supervised.user_requests.stop import (
+            check_not_suspended,
+            find_supervisor,
+            has_finished,
+        )
 
         other_host = run.other_host()
         if other_host is not None:
@@ -386,7 +390,7 @@ class HostCluster(Cluster):
         if not reader.read().ended:
             raise experiment_exists(run.name)
         if reader.waits_for_start:
-            from symphony.supervised.requests import send_request
+            from symphony.supervised.user_requests.requests import send_request
 
             # The request is refused if another program has just started one of the processes. The
             # supervisor may also have been killed.
@@ -420,7 +424,7 @@ class HostCluster(Cluster):
         if a process cannot be started.
         """
         from symphony.archive.code_state import CodeCapture
-        from symphony.supervised.run import records
+        from symphony.supervised.record import archived_record as records
         from symphony.supervised.supervisor import handover
 
         held_to_the_end = [*ports.leases.values()]
@@ -499,7 +503,7 @@ class HostCluster(Cluster):
 
         ``at_once`` skips the grace period.
         """
-        from symphony.supervised.stop import stop
+        from symphony.supervised.user_requests.stop import stop
 
         with self._find(experiment).pin() as run:
             if not run.is_locked():
@@ -583,7 +587,7 @@ class HostCluster(Cluster):
         ``reserve_port`` and ``avoid_port`` are called for new ports; see `_render`. ``start``
         contains the processes that are started if they have exited; None means all.
         """
-        from symphony.supervised.request_change import Update
+        from symphony.supervised.user_requests.request_change import Update
 
         manifest = self._render_again(
             experiment, archives, reader.manifest, reserve_port, avoid_port
@@ -656,8 +660,8 @@ class HostCluster(Cluster):
         """Change a running experiment; see `Cluster.up`."""
         from symphony.code.take_snapshots import take_snapshots
         from symphony.supervised import preflight
+        from symphony.supervised.record.change_directory import change_lock
         from symphony.supervised.resources.leases import GpuLeases, PortLeases, visible_gpus
-        from symphony.supervised.run.change_directory import change_lock
 
         preflight.check_open_files(experiment, self.process_descriptors)
         archives = take_snapshots(experiment)
@@ -819,15 +823,18 @@ class HostCluster(Cluster):
         on_sent: Callable[[], None] = lambda: None,
         waits: bool = False,
     ) -> None:
-        """Send a request to the supervisor; see `symphony.supervised.requests.send_request`."""
-        from symphony.supervised.requests import send_request
+        """Send a request to the supervisor.
+
+        See `symphony.supervised.user_requests.requests.send_request`.
+        """
+        from symphony.supervised.user_requests.requests import send_request
 
         link = self._supervisor_link(run)
         send_request(run, request, timeout=timeout, on_sent=on_sent, link=link, waits=waits)
 
     def _supervisor_link(self, run: RunDirectory) -> SupervisorLink:
         """Return the way in which this program reaches the supervisor of a pinned run."""
-        from symphony.supervised.requests import LocalLink
+        from symphony.supervised.user_requests.requests import LocalLink
 
         return LocalLink(run)
 
@@ -857,8 +864,8 @@ class HostCluster(Cluster):
         at_once: bool = False,
     ) -> None:
         """Delete an experiment. If ``run_id`` is given, do nothing if another run has the name."""
-        from symphony.supervised.run.unsupervised_run import lock_unsupervised
-        from symphony.supervised.stop import stop, stop_remaining
+        from symphony.supervised.record.unsupervised_run import lock_unsupervised
+        from symphony.supervised.user_requests.stop import stop, stop_remaining
 
         found = directory.find(self._root, experiment)
         if found is None:
@@ -883,7 +890,7 @@ class HostCluster(Cluster):
         With ``purge``, remove the record. ``run`` is pinned. If another run has the name by now,
         that run is not changed.
         """
-        from symphony.supervised.run import records
+        from symphony.supervised.record import archived_record as records
 
         if not purge:
             try:
@@ -937,7 +944,7 @@ class HostCluster(Cluster):
 
     def resume_experiments(self, *, dry_run: bool = False) -> dict[str, str]:
         """Start interrupted experiments again; see `Cluster.resume_experiments`."""
-        from symphony.supervised.resume import resume_runs
+        from symphony.supervised.user_requests.resume import resume_runs
 
         return resume_runs(directory.find_all(self._root), self.children, dry_run=dry_run)
 
@@ -982,7 +989,7 @@ class HostCluster(Cluster):
         return StatusReader(run, None if is_record else self._replace_supervisor)
 
     def _replace_supervisor(self, run: RunDirectory) -> bool:
-        from symphony.supervised.replacement import replace_supervisor
+        from symphony.supervised.user_requests.replacement import replace_supervisor
 
         return replace_supervisor(run, self.children)
 
@@ -990,7 +997,7 @@ class HostCluster(Cluster):
         self, experiment: str, process: str, process_group: str | None = None
     ) -> ProcessDetails:
         """Return the details of one process; see `Cluster.explain_process`."""
-        from symphony.supervised.read_details import process_details
+        from symphony.supervised.read.read_details import process_details
 
         status = self.describe_process(experiment, process, process_group)
         run = self._find(experiment)
@@ -1000,7 +1007,7 @@ class HostCluster(Cluster):
 
     def describe_topology(self, experiment: str) -> Topology:
         """Return the connections of a launched experiment; see `Cluster.describe_topology`."""
-        from symphony.supervised.read_details import topology
+        from symphony.supervised.read.read_details import topology
 
         run = self._find(experiment)
         status = self._describe(run)
@@ -1045,7 +1052,7 @@ class HostCluster(Cluster):
     ) -> ExperimentStatus:
         """Wait until every process has reached ``until`` or has exited; see `Cluster.wait`."""
         from symphony.model.settings.durations import parse_timeout
-        from symphony.supervised.log_files import growing
+        from symphony.supervised.read.log_files import growing
 
         run = self._find(experiment)
         seconds = parse_timeout(timeout)
@@ -1083,7 +1090,7 @@ class HostCluster(Cluster):
 
     def removed_output(self, experiment: str, processes: Sequence[str]) -> dict[str, int]:
         """Return how much output was removed from logs; see `Cluster.removed_output`."""
-        from symphony.supervised.log_files import first_kept_offset
+        from symphony.supervised.read.log_files import first_kept_offset
 
         run = self._find(experiment)
         offsets = {name: first_kept_offset(run.log(name)) for name in processes}
@@ -1097,7 +1104,7 @@ class HostCluster(Cluster):
     def _iter_log_text(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> Iterator[str]:
-        from symphony.supervised.log_files import iter_text
+        from symphony.supervised.read.log_files import iter_text
 
         run = self._find(experiment)
         with run.report_damage(run.logs):
@@ -1135,7 +1142,7 @@ class HostCluster(Cluster):
         tail: int | None,
         events: bool,
     ) -> Iterator[LogBlock | ExperimentEvent]:
-        from symphony.supervised.output import Selection, iter_output
+        from symphony.supervised.read.output import Selection, iter_output
 
         run = self._find(experiment)
         removed = functools.partial(self.removed_processes, experiment)
@@ -1184,8 +1191,8 @@ class HostCluster(Cluster):
     def _recorded_events(
         self, experiment: str, names: Collection[str] | None, *, follow: bool
     ) -> Iterator[ExperimentEvent]:
-        from symphony.supervised.log_files import growing
-        from symphony.supervised.run.event_stream import EventStream
+        from symphony.supervised.read.log_files import growing
+        from symphony.supervised.record.event_stream import EventStream
 
         # A run that is deleted is read to its end.
         with self._find(experiment).pin() as run:
@@ -1239,7 +1246,7 @@ class HostCluster(Cluster):
         self, run: RunDirectory, found: ProcessStatus, argv: Sequence[str], *, interactive: bool
     ) -> ExecResult:
         """Run a command on this machine, in the environment of the process ``found``."""
-        from symphony.supervised import exec_command
+        from symphony.supervised.access import exec_command
         from symphony.supervised.processes.spec import ProcessSpec
 
         manifest = run.load_manifest()
@@ -1288,13 +1295,13 @@ class HostCluster(Cluster):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        """Copy a file or directory to or from a process; see `symphony.supervised.copy`.
+        """Copy a file or directory to or from a process; see `symphony.supervised.access.copy`.
 
         The process may have exited. ``progress`` is never called.
         """
         del progress
         from symphony.cluster.remote_path import parse_transfer
-        from symphony.supervised.copy import resolve_path
+        from symphony.supervised.access.copy import resolve_path
 
         run = self._find(experiment)
         status = self._describe(run)
@@ -1321,7 +1328,7 @@ class HostCluster(Cluster):
         dry_run: bool,
     ) -> None:
         """Copy from a process. By default, its files are on this machine."""
-        from symphony.supervised.copy import copy
+        from symphony.supervised.access.copy import copy
 
         del run, process
         copy(source, target, dry_run=dry_run)
@@ -1336,7 +1343,7 @@ class HostCluster(Cluster):
         dry_run: bool,
     ) -> None:
         """Copy to a process. By default, its files are on this machine."""
-        from symphony.supervised.copy import copy
+        from symphony.supervised.access.copy import copy
 
         del run, process
         copy(source, target, dry_run=dry_run)
@@ -1366,7 +1373,7 @@ class HostCluster(Cluster):
         host, _, own_port = address.rpartition(":")
         if local_port is None or local_port == int(own_port):
             return Tunnel(address)
-        from symphony.supervised.relay import Relay
+        from symphony.supervised.access.relay import Relay
 
         relay = Relay(local_port, (host, int(own_port)), on_error)
         return Tunnel(relay.address, close=relay.close)
@@ -1431,7 +1438,7 @@ def _send_change(
     on_sent: Callable[[], None],
 ) -> None:
     """Send a change to the supervisor, with the leases for new ports and GPUs."""
-    from symphony.supervised.requests import send_request
+    from symphony.supervised.user_requests.requests import send_request
 
     descriptors = [*ports.leases.values(), *ports.holds.values(), *gpus.leases.values()]
 
@@ -1449,7 +1456,7 @@ def read_unchanging(run: RunDirectory, reader: StatusReader) -> ExperimentStatus
 
     The supervisor completes a change even if the program that has requested it was killed.
     """
-    from symphony.supervised.log_files import growing
+    from symphony.supervised.read.log_files import growing
 
     with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
         while True:
@@ -1467,7 +1474,7 @@ def _grace_seconds(grace: float | str | None, at_once: bool) -> float | None:
     if at_once:
         raise SpecError("at_once means that there is no grace period; remove grace or at_once")
     from symphony.model.settings.durations import parse_duration
-    from symphony.supervised.run.control_socket import MAX_GRACE_SECONDS
+    from symphony.supervised.record.control_socket import MAX_GRACE_SECONDS
 
     seconds = parse_duration(grace, "grace")
     if seconds > MAX_GRACE_SECONDS:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from symphony.errors import BackendError, SpecError
-from symphony.plan.encryption_keys import generate
-from symphony.plan.process_settings import secret_text
-from symphony.plan.services import service_requests
+from symphony.plan.resolution.encryption_keys import generate
+from symphony.plan.resolution.process_settings import secret_text
+from symphony.plan.resolution.services import service_requests
 from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.render import CONFIG_VARIABLE, HostManifest
-from symphony.supervised.run.directory import RunDirectory
 
 if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchives

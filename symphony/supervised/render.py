@@ -22,11 +22,11 @@ from symphony.config.locations import expand_user
 from symphony.errors import SpecError
 from symphony.model.settings.quantities import parse_quantity
 from symphony.model.settings.table import SUPERVISED, Settings, honoured_by
-from symphony.plan.addresses import endpoints_of
-from symphony.plan.configs import digest as configs_digest
-from symphony.plan.configs import digests
 from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.policies import Policies
+from symphony.plan.resolution.addresses import endpoints_of
+from symphony.plan.resolution.configs import digest as configs_digest
+from symphony.plan.resolution.configs import digests
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.shell import argv, command_argv
@@ -38,7 +38,7 @@ from symphony.supervised.processes.spec import (
     PASSED_SETTINGS,
     ProcessSpec,
 )
-from symphony.supervised.run.directory import CONFIG_DIRECTORY, SCRATCH_DIRECTORY
+from symphony.supervised.record.directory import CONFIG_DIRECTORY, SCRATCH_DIRECTORY
 
 HOST = "127.0.0.1"
 SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"

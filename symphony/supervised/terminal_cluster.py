@@ -15,7 +15,7 @@ class TerminalCluster(HostCluster):
 
         Raises Unsupported if the process has no terminal.
         """
-        from symphony.supervised.attach import attach
+        from symphony.supervised.user_requests.attach import attach
 
         self.check_login(experiment, process, process_group)
         with self._find(experiment).pin() as run:

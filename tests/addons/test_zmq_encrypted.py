@@ -14,7 +14,7 @@ import zmq
 
 from symphony import Cluster, Experiment, NotFound, PluginError, SpecError
 from symphony.addons.zmq import ZmqClient, ZmqServer, ZmqTimeoutError
-from symphony.plan import encryption_keys
+from symphony.plan.resolution import encryption_keys
 from symphony.plan.resolve import resolve
 from symphony.support.install_hints import install_command
 from tests.unit.strategies import SCHEME

@@ -11,7 +11,7 @@ import pytest
 from symphony import Cluster, State
 from symphony.supervised.cluster import HostCluster
 from symphony.supervised.processes.process_groups import wait_for_exit
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from tests.overwriting import DAEMONIZING, OVERWRITING, running, watched
 
 READY = 2

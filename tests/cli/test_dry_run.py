@@ -15,7 +15,7 @@ import pytest
 from symphony.cluster import Cluster
 from symphony.commandline import SymphonyParser
 from symphony.supervised.processes.process_groups import wait_for_exit
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from tests.cli.conftest import TIMEOUT, Program
 
 # The calls of each command. LIVE-FILE describes the running experiment, FILE another one.

@@ -15,7 +15,7 @@ from symphony import __version__
 from symphony.archive.archived_usage import USAGE_FILE, UsageLog
 from symphony.commandline.output.refresh_screen import WatchedTable, fit_table
 from symphony.supervised.processes.identity import is_suspended
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from symphony.usage import ExperimentUsage, ProcessUsage
 from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_exit, write_pid
 from tests.supervision import kill_supervision

@@ -62,7 +62,7 @@ ONLY_FOR_A_LAUNCH = {
     "symphony.commandline.commands.job_options",
     "symphony.model.experiment.experiment",
     "symphony.plan.resolve",
-    "symphony_kube.api.credential_plugin",
+    "symphony_kube.api.credentials.credential_plugin",
     "symphony_kube.lifecycle.launch",
 }
 KUBECONFIG = """
@@ -119,7 +119,7 @@ def test_up_imports_nothing_for_a_change_if_there_is_no_change(program: Program)
         check=True,
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "symphony.supervised.request_change" in imported
+    assert "symphony.supervised.user_requests.request_change" in imported
     assert imported & ONLY_FOR_A_CHANGE == set()
 
 
@@ -131,8 +131,8 @@ NOT_FOR_A_START = HEAVY | {
     "traceback",
     "symphony.model",
     "symphony.line_search",
-    "symphony.supervised.log_files",
-    "symphony.supervised.exec_command",
+    "symphony.supervised.read.log_files",
+    "symphony.supervised.access.exec_command",
     "symphony.supervised.processes.membership",
     "symphony.supervised.processes.tree",
 }

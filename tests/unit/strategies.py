@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from symphony.model.settings import setting_types
-from symphony.plan.addresses import AddressScheme
+from symphony.plan.resolution.addresses import AddressScheme
 
 SCHEME = AddressScheme(
     backend="paper", host=lambda service: f"{service}.example", bind_host="0.0.0.0"

@@ -12,7 +12,6 @@ from symphony.archive.run_record import launch_record
 from symphony.cluster.scale import scaled_experiment
 from symphony.errors import SpecError
 from symphony.model import Experiment
-from symphony.plan.addresses import AddressScheme, choose_ports
 from symphony.plan.changes import (
     RESTARTED,
     Changes,
@@ -23,6 +22,7 @@ from symphony.plan.changes import (
     snapshot_of_plan,
 )
 from symphony.plan.one_shots import finished_in, finished_one_shots, in_whole_groups
+from symphony.plan.resolution.addresses import AddressScheme, choose_ports
 from symphony.plan.resolve import resolve
 from symphony.plan.topology import of_status
 from symphony.status import ExperimentStatus, ProcessStatus, State
@@ -243,7 +243,7 @@ def test_a_process_is_a_finished_one_shot_if_it_has_succeeded_and_others_wait_fo
 
 
 def test_a_running_service_keeps_its_port_unless_the_port_is_fixed_or_outside_the_range() -> None:
-    from symphony.plan.addresses import ServiceRequest
+    from symphony.plan.resolution.addresses import ServiceRequest
 
     requests = [
         ServiceRequest(name="new", owner="p"),

@@ -18,11 +18,11 @@ import pytest
 from symphony.plan import requests
 from symphony.plan.state import apply, fold
 from symphony.plan.wish import ProcessWish, Wish
-from symphony.supervised.run import control_socket
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.supervisor import request_server
+from symphony.supervised.record import control_socket
+from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.supervisor.event_loop import EventLoop
-from symphony.supervised.supervisor.request_server import RequestServer
+from symphony.supervised.supervisor.serving import request_server
+from symphony.supervised.supervisor.serving.request_server import RequestServer
 
 BAD_REQUESTS = [
     ("{", "not valid JSON"),

@@ -22,9 +22,9 @@ from symphony import BackendError, NotFound, State, SymphonyError
 from symphony.supervised.cluster import HostCluster
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.spec import ProcessSpec
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.event_file import encode
-from symphony.supervised.stop import find_supervisor
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.event_file import encode
+from symphony.supervised.user_requests.stop import find_supervisor
 from symphony_local.cluster import LocalCluster
 
 pytestmark = pytest.mark.usefixtures("permissions_apply_to_root")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from symphony import Cluster, Experiment, SpecError
-from symphony.plan.process_settings import secret_text
+from symphony.plan.resolution.process_settings import secret_text
 from symphony.plan.resolve import resolve
 from symphony.supervised.processes.spec import ProcessSpec
 from tests.unit.strategies import SCHEME

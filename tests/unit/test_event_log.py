@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from symphony.plan.state import Event, apply, fold
-from symphony.supervised.log_files import growing
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.event_file import EventReader
-from symphony.supervised.run.note import NOTE_BYTES, NoteWriter, read_note
+from symphony.supervised.read.log_files import growing
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.event_file import EventReader
+from symphony.supervised.record.note import NOTE_BYTES, NoteWriter, read_note
 from symphony.supervised.supervisor import event_log
 from symphony.supervised.supervisor.event_log import RESERVE_BYTES, EventLog
 

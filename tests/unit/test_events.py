@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from symphony.plan.state import Request, RunState, Track, apply, checkpoint, fold
 from symphony.status import ReasonCode, State
-from symphony.supervised.run.event_file import EventReader, encode, names_in
+from symphony.supervised.record.event_file import EventReader, encode, names_in
 
 
 def event(kind: str, process: str | None = "p", at: float = 0.0, **details: Any) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony.supervised import exec_command
-from symphony.supervised.exec_command import CommandNotRunError
+from symphony.supervised.access import exec_command
+from symphony.supervised.access.exec_command import CommandNotRunError
 from symphony.supervised.processes.spec import ProcessSpec
 
 ENV = {**os.environ, "P": "initial"}

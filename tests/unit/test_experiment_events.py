@@ -10,8 +10,8 @@ from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.state import apply, checkpoint, fold
 from symphony.status import ReasonCode, State
 from symphony.supervised.processes.spec import ProcessSpec
-from symphony.supervised.run.event_stream import EventTranslator
-from symphony.supervised.run.status import compute_status
+from symphony.supervised.record.event_stream import EventTranslator
+from symphony.supervised.record.status import compute_status
 
 LIMITED = RestartPolicy(policy="OnFailure", max_restarts=5)
 MANIFEST: dict[str, Any] = {

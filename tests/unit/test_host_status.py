@@ -16,9 +16,14 @@ from symphony.plan.state import RunState, Track
 from symphony.status import ReasonCode
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.spec import ProcessSpec
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.event_file import encode
-from symphony.supervised.run.status import REBOOTED, SUPERVISOR_KILLED, StatusReader, compute_status
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.event_file import encode
+from symphony.supervised.record.status import (
+    REBOOTED,
+    SUPERVISOR_KILLED,
+    StatusReader,
+    compute_status,
+)
 
 MANIFEST = {
     "experiment": "e",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from symphony.supervised.inotify import FileWatcher
+from symphony.supervised.read.inotify import FileWatcher
 
 MAX_QUEUED_EVENTS = Path("/proc/sys/fs/inotify/max_queued_events")
 

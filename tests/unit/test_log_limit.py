@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from symphony.supervised import log_files
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.note import NoteWriter, read_note
-from symphony.supervised.supervisor import log_limit, log_times
+from symphony.supervised.read import log_files
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.note import NoteWriter, read_note
+from symphony.supervised.supervisor.capture import log_limit, log_times
+from symphony.supervised.supervisor.capture.log_times import LogTimes
 from symphony.supervised.supervisor.event_loop import EventLoop
-from symphony.supervised.supervisor.log_times import LogTimes
 
 LIMIT = 1 << 16
 
@@ -204,7 +204,7 @@ def recorder(
         raise OSError(24, "Too many open files")
 
     if not request.param:
-        monkeypatch.setattr("symphony.supervised.inotify.FileWatcher", refuse)
+        monkeypatch.setattr("symphony.supervised.read.inotify.FileWatcher", refuse)
     monkeypatch.setattr(log_times, "INTERVAL_SECONDS", 0.02)
     monkeypatch.setattr(log_times, "POLL_INTERVAL_SECONDS", 0.02)
     monkeypatch.setattr(log_times, "MAX_TIMES_BYTES", 200)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from symphony.events import EventKind, ExperimentEvent
 from symphony.log_blocks import LogBlock, to_lines
-from symphony.supervised import log_files
-from symphony.supervised.run.directory import REMOTE_FILE, RunDirectory
+from symphony.supervised.read import log_files
+from symphony.supervised.record.directory import REMOTE_FILE, RunDirectory
 
 
 @pytest.fixture
@@ -348,7 +348,7 @@ def test_growth_is_reported_at_once(
         raise OSError(24, "Too many open files")
 
     if not has_inotify:
-        monkeypatch.setattr("symphony.supervised.inotify.FileWatcher", refuse)
+        monkeypatch.setattr("symphony.supervised.read.inotify.FileWatcher", refuse)
     path = tmp_path / "log"
     path.write_text("")
     with log_files.growing({"p": path}) as wait:

@@ -11,12 +11,12 @@ import pytest
 
 from symphony import Experiment
 from symphony.model.settings.validators import DEFAULT_PORT_RANGE
-from symphony.plan.addresses import AddressScheme
+from symphony.plan.resolution.addresses import AddressScheme
 from symphony.plan.resolve import Plan, resolve
 from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.render import render
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.supervisor.master_ports import replace_master_port
+from symphony.supervised.supervisor.execution.master_ports import replace_master_port
 from symphony.supervised.supervisor.process_host import ProcessHost
 
 SCHEME = AddressScheme(backend="local", host=lambda _: "127.0.0.1", bind_host="127.0.0.1")

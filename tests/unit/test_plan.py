@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony import Experiment, NotFound
-from symphony.plan.addresses import AddressBook, AddressScheme, Endpoint
 from symphony.plan.ignored import Ignored, ignored_settings
+from symphony.plan.resolution.addresses import AddressBook, AddressScheme, Endpoint
 from symphony.plan.resolve import Defaults, Plan, PlannedProcess, resolve
 from tests.unit.strategies import SCHEME, experiments
 

@@ -8,13 +8,13 @@ import pytest
 
 from symphony.errors import SpecError
 from symphony.model import Experiment
-from symphony.plan.addresses import AddressScheme
 from symphony.plan.policies import (
     Policies,
     RestartHistory,
     decide_end,
     seconds_to_deadline,
 )
+from symphony.plan.resolution.addresses import AddressScheme
 from symphony.plan.resolve import check_experiment, resolve
 from symphony.plan.restart_policy import Restart
 from symphony.status import ProcessStatus, ReasonCode, State

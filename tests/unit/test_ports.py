@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from symphony import Experiment, SpecError
 from symphony.model.settings.validators import DEFAULT_PORT_RANGE
-from symphony.plan.addresses import AddressScheme, ServiceRequest, choose_ports
+from symphony.plan.resolution.addresses import AddressScheme, ServiceRequest, choose_ports
 from symphony.plan.resolve import resolve
 
 POOL = (7000, 7019)

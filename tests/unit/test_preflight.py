@@ -13,8 +13,8 @@ import pytest
 from symphony import SpecError
 from symphony.supervised import preflight
 from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.render import HostManifest
-from symphony.supervised.run.directory import RunDirectory
 
 UNPRIVILEGED_USER = 65534
 

@@ -14,7 +14,7 @@ import pytest
 
 from symphony import Cluster, SpecError
 from symphony.commandline.parsing import completion_cache
-from symphony.supervised.run import directory
+from symphony.supervised.record import directory
 from symphony.support.directories.private import check, create
 from symphony.support.directories.state_home import check_state_directory, create_state_directory
 

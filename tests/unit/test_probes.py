@@ -21,8 +21,8 @@ import pytest
 
 from symphony.line_search import SearchProcess
 from symphony.supervised.processes.spec import ProcessSpec
-from symphony.supervised.supervisor.probes import READY, Probe, make_probe
-from symphony.supervised.supervisor.readiness import ReadinessMonitor
+from symphony.supervised.supervisor.execution.probes import READY, Probe, make_probe
+from symphony.supervised.supervisor.execution.readiness import ReadinessMonitor
 
 TIMEOUT = 60.0  # seconds
 
@@ -335,7 +335,9 @@ def test_monitor_reports_changed_results_with_growing_pauses(
 ) -> None:
     """The event log of a process that is never ready must not grow quickly."""
     times = [0.0]
-    monkeypatch.setattr("symphony.supervised.supervisor.readiness.time.monotonic", lambda: times[0])
+    monkeypatch.setattr(
+        "symphony.supervised.supervisor.execution.readiness.time.monotonic", lambda: times[0]
+    )
     loop, results, _ = monitor([f"result {number // 2}" for number in range(300)], timeout=3600)
     found = []
     for second in range(300):

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from symphony.errors import BackendError
-from symphony.supervised.run import directory
-from symphony.supervised.run.directory import REMOTE_FILE, RunDirectory
+from symphony.supervised.record import directory
+from symphony.supervised.record.directory import REMOTE_FILE, RunDirectory
 
 MANIFEST = {
     "experiment": "rl",

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from symphony import Experiment, SpecError
 from symphony.model.settings.experiment_options import EXPERIMENT_OPTIONS
 from symphony.model.settings.table import SETTINGS
-from symphony.plan.addresses import AddressScheme
 from symphony.plan.changes import Snapshot
 from symphony.plan.ignored import Ignored
+from symphony.plan.resolution.addresses import AddressScheme
 from symphony.plan.resolve import Defaults, resolve
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.supervised.changed_resources import snapshot

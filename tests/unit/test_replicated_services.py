@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from symphony import Experiment, NotFound, SpecError, address
-from symphony.plan.addresses import AddressScheme
 from symphony.plan.changes import Changes, compare, snapshot_of_plan
+from symphony.plan.resolution.addresses import AddressScheme
 from symphony.plan.resolve import Plan, resolve
 from symphony.plan.topology import folded, topology
 

@@ -17,8 +17,8 @@ import pytest
 from symphony.errors import BackendError
 from symphony.supervised.processes.identity import ProcessId, boot_id, identify
 from symphony.supervised.processes.tree import find_users_of_file
-from symphony.supervised.run import directory
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record import directory
+from symphony.supervised.record.directory import RunDirectory
 from symphony.support.directories.state_home import state_root
 
 MANIFEST = json.dumps(

@@ -15,7 +15,7 @@ from symphony.model.experiment.component import Component
 from symphony.model.settings import write_signatures
 from symphony.model.settings.signatures import SettingOptions
 from symphony.model.settings.table import CONTAINER, POD, SETTINGS, Settings
-from symphony.plan import configs, env_files
+from symphony.plan.resolution import configs, env_files
 from symphony.plan.resolve import resolve
 from symphony.plan.shell import argv
 from tests.unit.strategies import SCHEME

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony import Experiment
-from symphony.plan.dependencies import check_start_order, find_cycle, start_dependencies
+from symphony.plan.resolution.dependencies import check_start_order, find_cycle, start_dependencies
 
 
 def experiment_of(waits: dict[str, list[str]]) -> Experiment:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.spec import ProcessSpec
-from symphony.supervised.supervisor.supervised_process import ProcessTable
+from symphony.supervised.supervisor.execution.supervised_process import ProcessTable
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from symphony.model import Experiment
-from symphony.plan.addresses import AddressScheme
+from symphony.plan.resolution.addresses import AddressScheme
 from symphony.plan.resolve import resolve
 from symphony.plan.topology import (
     Link,
@@ -25,7 +25,7 @@ from symphony.plan.topology import (
     topology,
 )
 from symphony.status import ExperimentStatus, ProcessStatus
-from symphony.supervised import read_details as joined
+from symphony.supervised.read import read_details as joined
 from symphony.supervised.render import HostManifest, render
 from tests.unit import strategies
 from tests.unit.topologies import example_experiment

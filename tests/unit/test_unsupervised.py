@@ -15,12 +15,12 @@ import pytest
 from symphony.errors import LaunchFailed
 from symphony.supervised.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
 from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.record import directory
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.event_file import encode, is_finished
 from symphony.supervised.resources.gpus import assign_gpus
 from symphony.supervised.resources.leases import GpuLeases, PortLeases
 from symphony.supervised.resources.unsupervised import UnsupervisedUsage
-from symphony.supervised.run import directory
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.event_file import encode, is_finished
 
 PORT = 8999
 DEVICE = f"GPU-{uuid.uuid4().hex[:8]}"

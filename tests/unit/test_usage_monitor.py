@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from symphony.archive.archived_usage import USAGE_FILE, read_usage
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.supervisor import record_usage
+from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.supervisor.event_loop import EventLoop
-from symphony.supervised.supervisor.record_usage import UsageMonitor
+from symphony.supervised.supervisor.serving import record_usage
+from symphony.supervised.supervisor.serving.record_usage import UsageMonitor
 from symphony.usage import ExperimentUsage, ProcessUsage
 
 

@@ -53,7 +53,7 @@ from symphony.local import LocalCluster
 from symphony.model.experiment.given_options import GivenOptions
 from symphony.model.experiment.process import ProcessOptions
 from symphony.model.settings.table import SETTINGS
-from symphony.plan.addresses import AddressBook
+from symphony.plan.resolution.addresses import AddressBook
 from symphony.support.argument_checks import CHECKS
 from symphony_kube.node_pools.pools import MachineResources
 

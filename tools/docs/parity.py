@@ -72,7 +72,7 @@ def _settings() -> Iterator[Sequence[str]]:
 
 def settings_of(experiment: Any) -> list[str]:
     """Return the names of all settings in an experiment, as dry runs list them."""
-    from symphony.plan.addresses import AddressScheme
+    from symphony.plan.resolution.addresses import AddressScheme
     from symphony.plan.resolve import resolve
 
     plan = resolve(experiment, AddressScheme(backend="none", host=lambda _: "", bind_host=""))

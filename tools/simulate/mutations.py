@@ -26,7 +26,7 @@ STARTS = "symphony/plan/decisions/starts.py"
 STOPS = "symphony/plan/decisions/stops.py"
 RESTART = "symphony/plan/restart_policy.py"
 STATE = "symphony/plan/state.py"
-EVENTS = "symphony/supervised/run/event_file.py"
+EVENTS = "symphony/supervised/record/event_file.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
     # --- starts ---

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symphony.plan.state import Event, RunState, checkpoint
-from symphony.supervised.run.event_file import decode, encode
+from symphony.supervised.record.event_file import decode, encode
 
 
 class Record:

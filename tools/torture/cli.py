@@ -178,8 +178,8 @@ def _import_everything() -> None:
     import symphony.model.document.files
     import symphony.supervised.preflight
     import symphony.supervised.resources.gpus
-    import symphony.supervised.stop
     import symphony.supervised.supervisor.handover
+    import symphony.supervised.user_requests.stop
     from symphony import Cluster
 
     for backend in (LOCAL, TMUX):

@@ -20,7 +20,7 @@ from symphony.plan.restart_policy import Backoff
 from symphony.status import ExperimentStatus
 from symphony.supervised.processes.environment import read_environment
 from symphony.supervised.processes.identity import ProcessId, birth_time
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.supervisor.guardian import NAME as GUARDIAN_NAME
 from torture import checks
 from torture.checks import FoundProcess
@@ -267,7 +267,7 @@ class Workspace:
         return [
             found
             for found in self.processes()
-            if found.run_id is None and "supervisor/copy_output.py" in found.command
+            if found.run_id is None and "capture/copy_output.py" in found.command
         ]
 
     def status(self, name: str = NAME) -> ExperimentStatus | None:

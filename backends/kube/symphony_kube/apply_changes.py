@@ -79,9 +79,9 @@ from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.record import Record, Round, RunGone
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, encode_run
 from symphony_kube.lifecycle.wait_deleted import STUCK_SECONDS
-from symphony_kube.render.code_volumes import mounted_code
-from symphony_kube.render.deadline import with_new_deadline
+from symphony_kube.render.file_objects.code_volumes import mounted_code
 from symphony_kube.render.manifest import KubeManifest
+from symphony_kube.render.pod_parts.deadline import with_new_deadline
 from symphony_kube.render.roster import (
     Roster,
     Unit,

@@ -237,9 +237,9 @@ class KubeCluster(Cluster):
         """Resolve an experiment. ``present`` maps the services of a running experiment to their
         ports.
         """
-        from symphony.plan.addresses import AddressScheme
+        from symphony.plan.resolution.addresses import AddressScheme
         from symphony.plan.resolve import resolve
-        from symphony_kube.render.rank_launcher import with_shared_pods
+        from symphony_kube.render.pod_parts.rank_launcher import with_shared_pods
 
         scope = self.scope(experiment.name)
         scheme = AddressScheme(
@@ -258,7 +258,7 @@ class KubeCluster(Cluster):
         Raises `SpecError`.
         """
         from symphony.code.take_snapshots import take_snapshots
-        from symphony_kube.render.files import check_start_directories, read_files
+        from symphony_kube.render.file_objects.files import check_start_directories, read_files
 
         plan = self.plan(experiment)
         archives = take_snapshots(experiment)
@@ -349,7 +349,7 @@ class KubeCluster(Cluster):
         self, scope: Scope, archives: CodeArchives
     ) -> contextlib.AbstractContextManager[CodeSender | None]:
         """Return a context in which large code is sent to the Pods that wait for it."""
-        from symphony_kube.render.code_volumes import is_small
+        from symphony_kube.render.file_objects.code_volumes import is_small
 
         large = [archive for archive in archives.values() if not is_small(archive)]
         if not large:
@@ -576,7 +576,7 @@ class KubeCluster(Cluster):
         from symphony.archive.run_record import launch_record
         from symphony.code.take_snapshots import take_snapshots
         from symphony_kube.lifecycle.description import NewDescription
-        from symphony_kube.render.files import check_start_directories, read_files
+        from symphony_kube.render.file_objects.files import check_start_directories, read_files
         from symphony_kube.render.snapshot import take_snapshot
 
         plan = self._plan(experiment, present)

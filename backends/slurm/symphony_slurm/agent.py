@@ -2,8 +2,9 @@
 
 ``python -I -S agent.py RUN-DIRECTORY HOST PORT``. One srun starts one agent on each node. The agent
 connects to the supervisor and carries out its orders. It reports what happens to its processes.
-If the supervisor is killed, the agent waits for the next one; see `symphony_slurm.supervisor_link`.
-When there is none any more, it stops all of its processes and exits.
+If the supervisor is killed, the agent waits for the next one; see
+`symphony_slurm.job.supervisor_link`. When there is none any more, it stops all of its processes and
+exits.
 
 With ``RUN-DIRECTORY`` alone, the program only checks whether it could work on this node.
 """
@@ -34,11 +35,11 @@ def main() -> str | None:
     channel = None
     try:
         if server:
-            from symphony_slurm.agent_connection import connect_to_supervisor
+            from symphony_slurm.job.agent_connection import connect_to_supervisor
 
             host, port = server
             channel = connect_to_supervisor(directory, node, host, int(port))
-        from symphony_slurm.node import run_agent
+        from symphony_slurm.job.node import run_agent
     except ImportError as exc:
         return (
             f"node {node}: {sys.executable} cannot import symphony: {exc}; install symphony in a "

@@ -121,7 +121,7 @@ def main() -> int | str:
         reset_signals()
         link = guard_job(directory)
 
-        from symphony_slurm.supervise import run_job
+        from symphony_slurm.job.supervise import run_job
     except ImportError as exc:
         step.stop(0.0)
         return (

@@ -30,9 +30,9 @@ from symphony.errors import (
 )
 from symphony.plan.state import Event
 from symphony.supervised.cluster import read_unchanging
-from symphony.supervised.run import directory
-from symphony.supervised.run.directory import REMOTE_FILE, RunDirectory
-from symphony.supervised.run.event_file import EventReader, encode, is_finished
+from symphony.supervised.record import directory
+from symphony.supervised.record.directory import REMOTE_FILE, RunDirectory
+from symphony.supervised.record.event_file import EventReader, encode, is_finished
 from symphony.supervised.terminal_cluster import TerminalCluster
 from symphony.support.import_path import own_import_path
 from symphony_slurm import slurm
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from symphony.plan.changes import Changes
     from symphony.plan.findings import Finding
     from symphony.status import ExperimentStatus, ProcessStatus
-    from symphony.supervised.copy import CopyPath
+    from symphony.supervised.access.copy import CopyPath
     from symphony.supervised.processes.spec import ProcessSpec
-    from symphony.supervised.request_change import Update
-    from symphony.supervised.requests import SupervisorLink
-    from symphony.supervised.run.status import StatusReader
+    from symphony.supervised.record.status import StatusReader
+    from symphony.supervised.user_requests.request_change import Update
+    from symphony.supervised.user_requests.requests import SupervisorLink
     from symphony.usage import ExperimentUsage
-    from symphony_slurm.placement import Placement
+    from symphony_slurm.job.placement import Placement
     from symphony_slurm.render import SlurmManifest
 
 # The directories of the runs, which never have the same path twice.
@@ -172,12 +172,12 @@ class SlurmCluster(TerminalCluster):
 
         from symphony.supervised.render import render
         from symphony_slurm.batch import START_PYTHON
-        from symphony_slurm.job_changes import requested
-        from symphony_slurm.placement import (
+        from symphony_slurm.job.placement import (
             before_placement,
             placeholder_hosts,
             resolve_on_hosts,
         )
+        from symphony_slurm.job_changes import requested
         from symphony_slurm.render import (
             HONOURED,
             SlurmManifest,
@@ -188,8 +188,8 @@ class SlurmCluster(TerminalCluster):
             time_limit_seconds,
             warning_seconds,
         )
-        from symphony_slurm.resource_request import choose_shape
-        from symphony_slurm.sbatch_options import check_options
+        from symphony_slurm.submit.resource_request import choose_shape
+        from symphony_slurm.submit.sbatch_options import check_options
 
         # The slots depend on the plan, and the placeholders of the addresses on the slots.
         count = self._nodes or 1
@@ -254,7 +254,7 @@ class SlurmCluster(TerminalCluster):
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> SlurmManifest:
         from symphony.code.take_snapshots import take_snapshots
-        from symphony_slurm.node_check import check_before_first_launch
+        from symphony_slurm.submit.node_check import check_before_first_launch
 
         slurm.check_installed()
         archives = take_snapshots(experiment)
@@ -293,7 +293,7 @@ class SlurmCluster(TerminalCluster):
         A thorough check runs a short job on idle nodes.
         """
         from symphony.plan.findings import ERROR, NOTE, WARNING, Finding
-        from symphony_slurm.node_check import (
+        from symphony_slurm.submit.node_check import (
             CHECK_IDLE_WAIT_SECONDS,
             NodesNotChecked,
             check_nodes,
@@ -335,8 +335,8 @@ class SlurmCluster(TerminalCluster):
 
         The job is not checked if other options of sbatch can change what it requests.
         """
-        from symphony_slurm.partition_limits import check_fits
-        from symphony_slurm.sbatch_options import changes_request
+        from symphony_slurm.submit.partition_limits import check_fits
+        from symphony_slurm.submit.sbatch_options import changes_request
 
         if changes_request(manifest.further):
             return
@@ -367,8 +367,8 @@ class SlurmCluster(TerminalCluster):
         from symphony.archive.code_state import CodeCapture
         from symphony.plan.restart_policy import Backoff
         from symphony.supervised import preflight
-        from symphony.supervised.run import records
-        from symphony.supervised.run.note import NOTE_BYTES
+        from symphony.supervised.record import archived_record as records
+        from symphony.supervised.record.note import NOTE_BYTES
 
         preflight.write_manifest(staging, manifest)
         preflight.write_secrets(staging, manifest)
@@ -568,9 +568,9 @@ class SlurmCluster(TerminalCluster):
         them. Those in ``avoided`` are used last. ``start`` contains the processes that are started
         if they have exited.
         """
-        from symphony.supervised.request_change import Update
+        from symphony.supervised.user_requests.request_change import Update
         from symphony_slurm import job_changes
-        from symphony_slurm.placement import (
+        from symphony_slurm.job.placement import (
             Placement,
             RunIdentity,
             render_placed,
@@ -627,7 +627,7 @@ class SlurmCluster(TerminalCluster):
         self, experiment: Experiment, *, on_change: OnChange, start: Sequence[str] | None
     ) -> Changes:
         """Change a running experiment; see `Cluster.up`."""
-        from symphony.supervised.run.change_directory import change_lock
+        from symphony.supervised.record.change_directory import change_lock
 
         with (
             directory.full_disk_errors(self._root, len(experiment.list_all_processes())),
@@ -651,9 +651,9 @@ class SlurmCluster(TerminalCluster):
     ) -> Changes:
         """Change an experiment. If new ports are unavailable on their nodes, use other ports."""
         from symphony.code.take_snapshots import take_snapshots
-        from symphony.supervised.requests import AddressesUnavailable
         from symphony.supervised.resources.leases import CLOSED_CONNECTIONS
         from symphony.supervised.supervisor.process_host import port_of
+        from symphony.supervised.user_requests.requests import AddressesUnavailable
 
         archives = take_snapshots(experiment)
         unavailable: dict[int, str] = {}
@@ -690,8 +690,8 @@ class SlurmCluster(TerminalCluster):
 
         For ``accepted``, see `ProcessHost.reserve_addresses`.
         """
+        from symphony_slurm.job.placement import Placement
         from symphony_slurm.job_changes import choose_gpus
-        from symphony_slurm.placement import Placement
 
         running, manifest = update.running, update.manifest
         placement = Placement.load(run)
@@ -712,7 +712,7 @@ class SlurmCluster(TerminalCluster):
 
     def _supervisor_link(self, run: RunDirectory) -> SupervisorLink:
         """Return the way in which this program reaches the supervisor of a pinned run."""
-        from symphony_slurm.supervisor_connection import StepLink
+        from symphony_slurm.job.supervisor_connection import StepLink
 
         return StepLink(run, self._batch_node(run))
 
@@ -725,7 +725,7 @@ class SlurmCluster(TerminalCluster):
         self, run: RunDirectory, names: Collection[str] | None, interval: float
     ) -> Iterator[ExperimentUsage]:
         from symphony.usage import select_usage
-        from symphony_slurm.node_usage import follow_usage
+        from symphony_slurm.job.node_usage import follow_usage
 
         with run.pin() as pinned:
             link = functools.partial(self._supervisor_link, pinned)
@@ -741,7 +741,7 @@ class SlurmCluster(TerminalCluster):
 
     def _placement(self, run: RunDirectory) -> Placement:
         """Return the nodes of a run. Raises BackendError if its job has not started."""
-        from symphony_slurm.placement import Placement
+        from symphony_slurm.job.placement import Placement
 
         try:
             return Placement.load(run)
@@ -755,7 +755,7 @@ class SlurmCluster(TerminalCluster):
         self, run: RunDirectory, node: str, *arguments: str
     ) -> subprocess.CompletedProcess[str]:
         """Run the relay on a node, and return the result."""
-        from symphony_slurm.supervisor_connection import relay_command
+        from symphony_slurm.job.supervisor_connection import relay_command
 
         return subprocess.run(
             relay_command(run, node, *arguments),
@@ -823,7 +823,7 @@ class SlurmCluster(TerminalCluster):
         When the job has ended, the command runs on this machine.
         """
         from symphony.model.settings.validators import strings
-        from symphony_slurm.relay_work import NO_PID
+        from symphony_slurm.job.relay_work import NO_PID
 
         found = self.describe_process(experiment, process, process_group)
         argv = strings(command, "command")
@@ -848,7 +848,7 @@ class SlurmCluster(TerminalCluster):
 
     def _exec_here(self, run: RunDirectory, node: str, arguments: Sequence[str]) -> ExecResult:
         from symphony.support.inherited_signals import observable_exits
-        from symphony_slurm.supervisor_connection import relay_command
+        from symphony_slurm.job.supervisor_connection import relay_command
 
         is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         argv = relay_command(run, node, *arguments, terminal=is_terminal)
@@ -870,7 +870,7 @@ class SlurmCluster(TerminalCluster):
         if not is_alive(run):
             super()._copy_from(run, process, source, target, dry_run=dry_run)
             return
-        from symphony_slurm.node_copy import copy_from_node
+        from symphony_slurm.job.node_copy import copy_from_node
 
         copy_from_node(run, source, target, self._node_relay(run, process), dry_run=dry_run)
 
@@ -887,7 +887,7 @@ class SlurmCluster(TerminalCluster):
         if not is_alive(run):
             super()._copy_to(run, process, source, target, dry_run=dry_run)
             return
-        from symphony_slurm.node_copy import copy_to_node
+        from symphony_slurm.job.node_copy import copy_to_node
 
         copy_to_node(run, source, target, self._node_relay(run, process), dry_run=dry_run)
 
@@ -938,7 +938,7 @@ class SlurmCluster(TerminalCluster):
 
         If this machine cannot connect to the node, the connections go through the job.
         """
-        from symphony.supervised.relay import Relay
+        from symphony.supervised.access.relay import Relay
 
         run = self._find(experiment)
         services: dict[str, str] = run.load_manifest()["services"]
@@ -962,7 +962,7 @@ class SlurmCluster(TerminalCluster):
     def _connection_through_job(
         self, run: RunDirectory, target: tuple[str, int]
     ) -> Callable[[], Any]:
-        from symphony_slurm.supervisor_connection import StepConnection, relay_command
+        from symphony_slurm.job.supervisor_connection import StepConnection, relay_command
 
         node = self._batch_node(run)
         argv = relay_command(run, node, "forward", target[0], str(target[1]))
@@ -981,7 +981,7 @@ def _wait_for_change(reader: StatusReader) -> None:
 
 
 def _longest_stop(run: RunDirectory) -> float:
-    from symphony.supervised.stop import longest_stop_of
+    from symphony.supervised.user_requests.stop import longest_stop_of
 
     return longest_stop_of(run)
 
@@ -1010,7 +1010,7 @@ def _record_never_started(run: RunDirectory) -> None:
 
 
 def _relay_error(run: RunDirectory, done: subprocess.CompletedProcess[str]) -> BackendError:
-    from symphony_slurm.supervisor_connection import nodes_unreachable
+    from symphony_slurm.job.supervisor_connection import nodes_unreachable
 
     return BackendError(nodes_unreachable(run, done.stderr or "srun has failed"))
 
@@ -1057,7 +1057,7 @@ def _sbatch_options(value: Strings | None) -> tuple[str, ...]:
     if value is None:
         return ()
     from symphony.model.settings.validators import strings
-    from symphony_slurm.sbatch_options import check_options
+    from symphony_slurm.submit.sbatch_options import check_options
 
     options = strings(value, "sbatch")
     check_options(options, "sbatch")

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from symphony_slurm.render import JobOptions, time_limit_seconds, time_text, warning_seconds
-from symphony_slurm.resource_request import (
+from symphony_slurm.submit.resource_request import (
     Demand,
     Shape,
     in_rank_order,
@@ -17,12 +17,12 @@ from symphony_slurm.resource_request import (
     size,
     units_of,
 )
-from symphony_slurm.sbatch_options import changes_request
+from symphony_slurm.submit.sbatch_options import changes_request
 
 if TYPE_CHECKING:
     from symphony.plan.resolve import Plan
     from symphony.supervised.processes.spec import ProcessSpec
-    from symphony_slurm.placement import Placement
+    from symphony_slurm.job.placement import Placement
 
 
 def requested(plan: Plan, shape: Shape, options: JobOptions) -> dict[str, Any]:

@@ -65,5 +65,5 @@ def symphony_backend() -> BackendInfo:
             ),
             STATE_DIR,
         ),
-        experiments="symphony.supervised.run.directory:experiment_names",
+        experiments="symphony.supervised.record.directory:experiment_names",
     )

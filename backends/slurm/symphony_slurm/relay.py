@@ -6,7 +6,7 @@
 * ``exec NAME PID ARGUMENT...``: run a command in the environment of a process, and print the
   result. With ``exec-here``, the command uses the standard streams. PID is 0 if the process is not
   running.
-* ``identify PATH`` and ``copy JSON``: see `symphony_slurm.node_copy`.
+* ``identify PATH`` and ``copy JSON``: see `symphony_slurm.job.node_copy`.
 * ``forward HOST PORT``: relay the standard streams to a TCP connection.
 """
 
@@ -21,7 +21,7 @@ def main() -> int:
     directory, kind, *arguments = sys.argv[1:]
     with open(f"{directory}/job.json", "rb") as file:  # noqa: PTH123
         sys.path[:] = json.load(file)["path"]
-    from symphony_slurm import relay_work
+    from symphony_slurm.job import relay_work
 
     return relay_work.run(directory, kind, arguments)
 

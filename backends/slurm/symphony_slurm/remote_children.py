@@ -19,22 +19,22 @@ from symphony.plan.state import Track
 from symphony.status import State
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.note import NoteWriter
 from symphony.supervised.resources.leases import CLOSED_CONNECTIONS
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.note import NoteWriter
 from symphony.supervised.supervisor.children import ExitCallback, StartRefused
 from symphony.supervised.supervisor.event_loop import EventLoop
-from symphony.supervised.supervisor.probes import Probe, make_probe
+from symphony.supervised.supervisor.execution.probes import Probe, make_probe
+from symphony.supervised.supervisor.execution.readiness import NOT_FINISHED
 from symphony.supervised.supervisor.process_host import port_of
-from symphony.supervised.supervisor.readiness import NOT_FINISHED
-from symphony_slurm.agent_protocol import Channel, ChannelClosed, Message
-from symphony_slurm.node_usage import NodeSamples
+from symphony_slurm.job.agent_protocol import Channel, ChannelClosed, Message
+from symphony_slurm.job.node_usage import NodeSamples
+from symphony_slurm.job.terminals import RemoteTerminal, RemoteTerminals
 from symphony_slurm.run_files import LOST_AGENTS_FILE
-from symphony_slurm.terminals import RemoteTerminal, RemoteTerminals
 
 if TYPE_CHECKING:
     from symphony.line_search import SearchProcess
-    from symphony.supervised.supervisor.stopper import StopOrder
+    from symphony.supervised.supervisor.execution.stopper import StopOrder
     from symphony.supervised.usage.sampler import Devices
     from symphony.usage import ExperimentUsage
 
@@ -57,7 +57,7 @@ class Agent:
         self.rank: int = hello["rank"]
         self.gpus: list[str] = hello["gpus"]
         self.temporary_directory: str = hello["temporary_directory"]
-        # What a new supervisor has to know; see `symphony_slurm.executions`.
+        # What a new supervisor has to know; see `symphony_slurm.job.executions`.
         self.executions: dict[str, Message] = {
             item["name"]: item for item in hello.get("executions", ())
         }
@@ -70,7 +70,7 @@ class Agent:
     def lost(cls, rank: int, node: Mapping[str, Any]) -> Agent:
         """Return the agent of a node that was lost before a new supervisor was connected.
 
-        ``node`` contains the values of a `symphony_slurm.placement.Node`.
+        ``node`` contains the values of a `symphony_slurm.job.placement.Node`.
         """
         channel = Channel(socket.socket())
         channel.close()

@@ -18,7 +18,7 @@ from symphony_slurm.run_files import AGENT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from symphony.plan.resolve import Plan
-    from symphony_slurm.resource_request import Shape
+    from symphony_slurm.submit.resource_request import Shape
 
 # The settings that Slurm implements in addition to those of one machine.
 HONOURED = (HOST_HONOURED - {"resume"}) | {

@@ -2,7 +2,7 @@
 
 The launcher writes ``job.json`` (what the batch step needs), ``token`` and ``remote``, and
 ``job``, which contains the number of the job. The supervisor changes the time of ``alive`` at
-intervals, and writes ``nodes.json``; see `symphony_slurm.placement.Placement`. ``lost-agents``
+intervals, and writes ``nodes.json``; see `symphony_slurm.job.placement.Placement`. ``lost-agents``
 contains the ranks of the agents that have exited or whose nodes have failed. If the experiment
 could not be started, ``failure`` contains the reason. ``stop`` exists if the user stops the
 experiment. Without it, SIGTERM comes from Slurm.

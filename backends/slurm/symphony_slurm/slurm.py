@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from symphony.errors import BackendError, LaunchFailed, Unreachable
 
 if TYPE_CHECKING:
-    from symphony_slurm.partitions import Partition
+    from symphony_slurm.submit.partitions import Partition
 
 # slurmctld answers within milliseconds. Slurm's programs give up by themselves after some time.
 ANSWER_TIMEOUT_SECONDS = 60.0
@@ -47,7 +47,7 @@ ACTIVE_STATES = frozenset(
 # These states mean that the job has not started.
 WAITING_STATES = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
 _QUEUE_FORMAT = "%i|%T|%r|%S|%N|%j|%k"
-# `symphony_slurm.partitions` parses this format.
+# `symphony_slurm.submit.partitions` parses this format.
 _PARTITION_FORMAT = "%P|%D|%c|%m|%l|%s|%G|%f"
 _NOT_FOUND = "Invalid job id specified"
 _UNREACHABLE = ("Unable to contact slurm controller", "Connection refused", "Socket timed out")
@@ -222,7 +222,7 @@ def partitions(names: str | None) -> list[Partition]:
     done = _run(arguments)
     if done.returncode:
         raise BackendError(f"sinfo failed: {_message(done)}")
-    from symphony_slurm.partitions import parse_partitions
+    from symphony_slurm.submit.partitions import parse_partitions
 
     found = parse_partitions(done.stdout)
     if names is None:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from symphony.errors import BackendError
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.event_file import EventReader, is_finished
-from symphony.supervised.run.note import read_note
-from symphony.supervised.run.status import StatusReader, compute_status
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.event_file import EventReader, is_finished
+from symphony.supervised.record.note import read_note
+from symphony.supervised.record.status import StatusReader, compute_status
 from symphony_slurm import slurm
 from symphony_slurm.run_files import ALIVE_FILE, FAILURE_FILE, JOB_FILE
 from symphony_slurm.slurm import Job
@@ -165,7 +165,7 @@ def _with_nodes(
     status: ExperimentStatus, run: RunDirectory, slots: Mapping[str, int]
 ) -> ExperimentStatus:
     """Return a status with the nodes of the processes that have started."""
-    from symphony_slurm.placement import Placement
+    from symphony_slurm.job.placement import Placement
 
     try:
         nodes = [node.name for node in Placement.load(run).nodes]

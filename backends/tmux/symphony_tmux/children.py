@@ -21,7 +21,7 @@ from symphony.status import State
 from symphony.supervised.processes.identity import ProcessId, birth_time, is_alive
 from symphony.supervised.processes.scratch import create_scratch_directory
 from symphony.supervised.processes.spec import ProcessSpec
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.supervisor.children import ExitCallback, StartRefused
 from symphony.supervised.supervisor.event_loop import EventLoop
 from symphony.support.open_file_limit import raise_open_file_limit

@@ -14,7 +14,7 @@ from symphony.model.settings.durations import parse_positive_duration
 from symphony.plan.changes import ADDED
 from symphony.status import ReasonCode
 from symphony.supervised.cluster import HostCluster
-from symphony.supervised.run.directory import RunDirectory, find
+from symphony.supervised.record.directory import RunDirectory, find
 from symphony_tmux.keeper import MARK_LINE, clean, clean_pieces
 from symphony_tmux.tmux_commands import (
     ANSWER_TIMEOUT_SECONDS,

@@ -35,5 +35,5 @@ def symphony_backend() -> BackendInfo:
         ),
         options=(SNAPSHOT, STATE_DIR),
         extra="tmux",
-        experiments="symphony.supervised.run.directory:experiment_names",
+        experiments="symphony.supervised.record.directory:experiment_names",
     )

@@ -15,7 +15,7 @@ from shutil import which
 
 from symphony.supervised.processes.identity import RUN_ID_VARIABLE
 from symphony.supervised.processes.spec import ProcessSpec
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from symphony_tmux.gates import KEEPER, REPORTS
 from symphony_tmux.keeper import RENAMED_PREFIX
 

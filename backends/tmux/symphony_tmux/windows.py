@@ -18,8 +18,8 @@ from symphony.supervised.processes.identity import (
 )
 from symphony.supervised.processes.mark import mark_of
 from symphony.supervised.processes.spec import ProcessSpec
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.event_file import process_names
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.event_file import process_names
 from symphony_tmux import render
 from symphony_tmux.render import Limits, Pane, Session, Window
 from symphony_tmux.tmux_commands import OLDEST_VERSION, Answer, Tmux

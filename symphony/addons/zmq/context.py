@@ -30,7 +30,7 @@ from zmq.utils import z85
 if TYPE_CHECKING:
     import zmq.asyncio
 
-    from symphony.plan.encryption_keys import Keys
+    from symphony.plan.resolution.encryption_keys import Keys
 
 # The maximum time in seconds that the program waits at exit for calls in other threads to notice
 # that their object has been closed.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from symphony.addons.zmq.errors import ZmqAddressError
 from symphony.errors import shown
 from symphony.launched_program import address as address_of
-from symphony.plan.encryption_keys import Keys, keys_for
+from symphony.plan.resolution.encryption_keys import Keys, keys_for
 
 LOOPBACK = "127.0.0.1"
 MAX_PORT = 65535

@@ -4,7 +4,7 @@
 that of replica 2. In a file of ``configs``, a line with ``${service.*.field}`` is repeated for each
 replica. The dot distinguishes such a reference from a parameter, and from every valid
 reference to a shell variable. ``$${service.field}`` stands for the text ``${service.field}``. This
-module contains the notation; `symphony.plan.address_values` replaces the references.
+module contains the notation; `symphony.plan.resolution.address_values` replaces the references.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def owner_names(
 
 def is_command(process: ProcessId) -> bool:
     """Return whether a program belongs to a command that a user or a test runs in the environment
-    of a process; see `symphony.supervised.exec_command.run`.
+    of a process; see `symphony.supervised.access.exec_command.run`.
     """
     environment = read_environment(process.pid)
     return environment is not None and environment.get(COMMAND_VARIABLE) is not None

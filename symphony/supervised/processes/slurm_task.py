@@ -40,7 +40,7 @@ def with_task_variables(
     The tasks are the ranks of its unit, and ``nodes`` contains the node of each of them.
     ``shared_env`` contains the variables of all processes.
 
-    A rank with GPUs of its own counts as a node; see `symphony.plan.ranks`.
+    A rank with GPUs of its own counts as a node; see `symphony.plan.resolution.ranks`.
     """
     env, names = spec.env, list(dict.fromkeys(nodes))
     counts = [1] * len(nodes) if spec.gpus else [nodes.count(name) for name in names]

@@ -59,8 +59,8 @@ class ProcessSpec:
     * ``env_secrets`` maps names of environment variables to names of files in the secrets
       directory. Each file contains the value of its variable; see `with_secrets`.
     * ``preamble`` contains the shell lines that ``argv`` runs first. If there are any lines, the
-      first element of ``argv`` is the shell. `symphony.supervised.exec_command` runs the same lines
-      before a command that is started in the environment of the process.
+      first element of ``argv`` is the shell. `symphony.supervised.access.exec_command` runs the
+      same lines before a command that is started in the environment of the process.
     * ``releases`` contains the ports that this process or its group binds. The supervisor releases
       its holds on these ports, if any, when the process starts.
     * ``ready`` is the readiness test with resolved addresses, for example ``{"tcp": [host,
@@ -71,7 +71,8 @@ class ProcessSpec:
       process group receives the signal.
     * ``restart`` is the restart policy. ``deadline`` is the time in seconds after the first start
       at which the process is stopped and has failed, or None.
-    * ``unit`` is the unit of which the process is a rank, or None; see `symphony.plan.ranks`.
+    * ``unit`` is the unit of which the process is a rank, or None; see
+      `symphony.plan.resolution.ranks`.
     * ``code`` describes the snapshot of the code, or is None: its ``digest``, the ``directory``
       from which the process runs, and the ``source``, which is the same directory if the process
       does not run from a copy.

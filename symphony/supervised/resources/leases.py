@@ -79,7 +79,7 @@ def better_port(ports: PortLeases, port: int, port_range: tuple[int, int]) -> in
     Return None if each server could bind ``port``, if this program holds it, or if no better port
     is available.
     """
-    from symphony.plan.addresses import ServiceRequest, choose_ports
+    from symphony.plan.resolution.addresses import ServiceRequest, choose_ports
 
     if _is_held(port) or _can_bind(port, reuse=False):
         return None

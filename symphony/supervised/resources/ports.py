@@ -13,9 +13,9 @@ from typing import Any
 from symphony.errors import BackendError, NotFound
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.process_groups import wait_for_exit
+from symphony.supervised.record import directory
+from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.resources.unsupervised import service_ports
-from symphony.supervised.run import directory
-from symphony.supervised.run.directory import RunDirectory
 
 
 class ExperimentPorts:
@@ -46,7 +46,7 @@ class ExperimentPorts:
         The set includes ports that are not declared as services.
         """
         from symphony.supervised.processes.tree import exclusive_listening_ports
-        from symphony.supervised.run.running_processes import running_processes
+        from symphony.supervised.record.running_processes import running_processes
 
         if self._run is None or not self._manifest:
             return frozenset()
@@ -109,7 +109,7 @@ def _running_supervisor(run: RunDirectory) -> ProcessId | None:
 
 def _finishing_ports(run: RunDirectory) -> list[int]:
     """Return an experiment's ports if it is finishing or has finished, or an empty list."""
-    from symphony.supervised.run.status import StatusReader
+    from symphony.supervised.record.status import StatusReader
 
     try:
         reader = StatusReader(run)

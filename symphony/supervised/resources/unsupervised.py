@@ -15,9 +15,9 @@ from typing import Any
 
 from symphony.errors import BackendError, SpecError
 from symphony.supervised.processes.spec import GPU_VARIABLE
-from symphony.supervised.run import directory
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.event_file import (
+from symphony.supervised.record import directory
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.event_file import (
     EventReader,
     fold_run,
     is_finished,
@@ -88,7 +88,7 @@ def _usage(run: RunDirectory) -> _Usage | None:
     if run.recorded_supervisor() is not None or not run.is_of_this_boot():
         return None
     from symphony.supervised.processes.membership import owner_names
-    from symphony.supervised.run.running_processes import processes_of_run
+    from symphony.supervised.record.running_processes import processes_of_run
 
     try:
         manifest = run.load_manifest()

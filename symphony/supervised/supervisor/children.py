@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from symphony.plan.state import Track
     from symphony.supervised.processes.spec import ProcessSpec
-    from symphony.supervised.run.directory import RunDirectory
+    from symphony.supervised.record.directory import RunDirectory
     from symphony.supervised.supervisor.event_loop import EventLoop
 
 

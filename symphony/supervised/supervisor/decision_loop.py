@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from symphony.plan.actions import Action, Answer, Finish, Release
 from symphony.plan.decide import decide
 from symphony.supervised.supervisor.event_loop import EventLoop
-from symphony.supervised.supervisor.executor import Executor
-from symphony.supervised.supervisor.facts import Facts
-from symphony.supervised.supervisor.record import Record
-from symphony.supervised.supervisor.requested_steps import RequestedSteps
+from symphony.supervised.supervisor.execution.executor import Executor
+from symphony.supervised.supervisor.execution.facts import Facts
+from symphony.supervised.supervisor.live_record import Record
+from symphony.supervised.supervisor.serving.requested_steps import RequestedSteps
 from symphony.supervised.supervisor.wishes import Wishes
 
 # The longest time by which a deadline can be missed because the machine was suspended. The timers

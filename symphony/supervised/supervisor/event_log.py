@@ -21,10 +21,10 @@ from pathlib import Path
 
 from symphony.errors import with_filename
 from symphony.plan.state import Event, RunState, checkpoint
-from symphony.supervised.run.directory import NO_SPACE_ERRORS, RunDirectory, free_bytes
-from symphony.supervised.run.event_file import checkpoint_lengths, encode
-from symphony.supervised.run.note import NoteWriter
-from symphony.supervised.supervisor.file_blocks import allocate, can_punch_holes
+from symphony.supervised.record.directory import NO_SPACE_ERRORS, RunDirectory, free_bytes
+from symphony.supervised.record.event_file import checkpoint_lengths, encode
+from symphony.supervised.record.note import NoteWriter
+from symphony.supervised.supervisor.capture.file_blocks import allocate, can_punch_holes
 from symphony.support.directories.state_home import STATE_VARIABLE
 
 # The size of the reserve. It has space for the events of a stop, and for some restarts.

@@ -27,9 +27,9 @@ from symphony.errors import BackendError
 from symphony.plan.restart_policy import Backoff
 from symphony.supervised.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
 from symphony.supervised.processes.mark import remove_own_mark
-from symphony.supervised.run import launch_settings
-from symphony.supervised.run.directory import RunDirectory, full_disk_errors
-from symphony.supervised.run.launch_settings import LaunchSettings
+from symphony.supervised.record import launch_settings
+from symphony.supervised.record.directory import RunDirectory, full_disk_errors
+from symphony.supervised.record.launch_settings import LaunchSettings
 from symphony.supervised.supervisor.guarding import encode_preparation
 from symphony.support.import_path import own_import_path
 
@@ -318,7 +318,7 @@ def continue_run(preparation: Mapping[str, Any], guard: Guard) -> None:
     If there is nothing to continue, because another program has started a new supervisor or has
     deleted the experiment, tell the guardian so. After an error, the guardian tries again.
     """
-    from symphony.supervised.run.unsupervised_run import lock_unsupervised, read_settings
+    from symphony.supervised.record.unsupervised_run import lock_unsupervised, read_settings
 
     remove_own_mark()
     run = RunDirectory(guard.path)
@@ -466,9 +466,9 @@ def _resume(
     failed. In that case, the processes of the run are not changed, and another program can try
     again.
     """
-    from symphony.supervised.run import change_directory
-    from symphony.supervised.run.event_file import EventReader
-    from symphony.supervised.run.interruption import after_reboot
+    from symphony.supervised.record import change_directory
+    from symphony.supervised.record.event_file import EventReader
+    from symphony.supervised.record.interruption import after_reboot
     from symphony.supervised.supervisor.regained import regain_ports
     from symphony.supervised.supervisor.supervisor import KILL_SIGNAL, STOP_SIGNAL
 
@@ -527,7 +527,7 @@ def _release_resources(orders: Mapping[str, Any]) -> None:
 
 def _failure_report(exc: Exception, final: Path) -> LaunchReport:
     """Return the launch report for an exception that was raised before the launch was complete."""
-    from symphony.supervised.supervisor.starter import LaunchRefused
+    from symphony.supervised.supervisor.execution.starter import LaunchRefused
 
     if isinstance(exc, FileExistsError) and exc.filename == str(final):
         return LaunchReport(outcome=EXISTS)
@@ -557,7 +557,7 @@ def _create_supervisor(
     """
     from symphony.plan.policies import Policies
     from symphony.supervised.processes.spec import ProcessSpec
-    from symphony.supervised.run.event_file import previous_processes
+    from symphony.supervised.record.event_file import previous_processes
     from symphony.supervised.supervisor.supervisor import Supervisor
 
     specs = [ProcessSpec.from_dict(data) for data in manifest["processes"]]
@@ -581,7 +581,7 @@ def _create_supervisor(
 def _interruption(run: RunDirectory) -> Ending | None:
     """Return why the system stops an experiment that it starts again later, or None."""
     # Only an experiment that receives SIGTERM needs the module.
-    from symphony.supervised.run.interruption import interruption
+    from symphony.supervised.record.interruption import interruption
 
     return interruption(run)
 

@@ -29,10 +29,10 @@ from symphony.supervised.processes.mark import MarkedChildren
 from symphony.supervised.processes.program_paths import ProgramPaths
 from symphony.supervised.processes.scratch import create_scratch_directory
 from symphony.supervised.processes.spec import ProcessSpec
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.supervisor.capture.output_pipes import OutputPipes
 from symphony.supervised.supervisor.children import ExitCallback, StartRefused
 from symphony.supervised.supervisor.event_loop import EventLoop
-from symphony.supervised.supervisor.output_pipes import OutputPipes
 from symphony.support.open_file_limit import raise_open_file_limit
 
 if TYPE_CHECKING:

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Protocol
 from symphony.supervised.processes.identity import ProcessId, is_alive
 from symphony.supervised.processes.process_groups import signal_group
 from symphony.supervised.processes.spec import ProcessSpec
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.note import NoteWriter
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.note import NoteWriter
+from symphony.supervised.supervisor.capture.log_times import LogTimes
 from symphony.supervised.supervisor.event_loop import EventLoop
-from symphony.supervised.supervisor.log_times import LogTimes
-from symphony.supervised.supervisor.probes import Probe, make_probe
-from symphony.supervised.supervisor.stop_command import run_stop_command
+from symphony.supervised.supervisor.execution.probes import Probe, make_probe
+from symphony.supervised.supervisor.execution.stop_command import run_stop_command
 
 if TYPE_CHECKING:
     from symphony.line_search import SearchProcess
     from symphony.supervised.processes.membership import RunProcesses
     from symphony.supervised.processes.stop_record import StopRecord
-    from symphony.supervised.supervisor.stopper import StopOrder, Stopper, Timers
-    from symphony.supervised.supervisor.strays import Strays
+    from symphony.supervised.supervisor.execution.stopper import StopOrder, Stopper, Timers
+    from symphony.supervised.supervisor.execution.strays import Strays
     from symphony.supervised.usage.sampler import Devices, UsageSampler
     from symphony.usage import ExperimentUsage
 
@@ -36,7 +36,10 @@ Leaders = Mapping[str, ProcessId]
 
 
 class LogRecorder(Protocol):
-    """An object that records the growth of logs; see `symphony.supervised.supervisor.log_times`."""
+    """An object that records the growth of logs.
+
+    See `symphony.supervised.supervisor.capture.log_times`.
+    """
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
         """Replace the maximum sizes of the logs."""
@@ -285,7 +288,7 @@ class ThisHost:
     ) -> None:
         """Begin to stop a process; see `ProcessHost`."""
         if self._stopper is None:
-            from symphony.supervised.supervisor.stopper import Stopper
+            from symphony.supervised.supervisor.execution.stopper import Stopper
 
             self._stopper = Stopper(
                 loop,
@@ -315,7 +318,7 @@ class ThisHost:
         """Return whether a process group belongs to the run; see `ProcessHost`."""
         if not signal_group(group, 0):
             return False
-        from symphony.supervised.supervisor.strays import process_group
+        from symphony.supervised.supervisor.execution.strays import process_group
 
         found = self._processes.find(leaders.values())
         return any(process_group(process.pid) == group for process in found)
@@ -357,7 +360,7 @@ class ThisHost:
 
     @functools.cached_property
     def _strays(self) -> Strays:
-        from symphony.supervised.supervisor.strays import Strays
+        from symphony.supervised.supervisor.execution.strays import Strays
 
         return Strays(self._processes, self._record)
 

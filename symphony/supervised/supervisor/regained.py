@@ -15,9 +15,9 @@ from typing import Any
 
 from symphony.plan.state import Event
 from symphony.status import ENDED
+from symphony.supervised.record.event_file import fold_run, unfinished_previous
 from symphony.supervised.resources.leases import hold_port, take_lease
 from symphony.supervised.resources.unsupervised import service_ports
-from symphony.supervised.run.event_file import fold_run, unfinished_previous
 
 # A launch leases a port for a moment before it finds out that processes of this run use the port.
 _RETRY_SECONDS, _RETRY_PAUSE_SECONDS = 1.0, 0.01

@@ -25,29 +25,32 @@ from symphony.plan.policies import Ending, Policies
 from symphony.plan.restart_policy import Backoff
 from symphony.plan.state import Event, fold
 from symphony.supervised.processes.spec import ProcessSpec
-from symphony.supervised.run import control_socket
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.note import NoteWriter
+from symphony.supervised.record import control_socket
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.note import NoteWriter
 from symphony.supervised.supervisor.children import Child, Children, ExitCallback
 from symphony.supervised.supervisor.clock import LaunchClock, boot_time
 from symphony.supervised.supervisor.decision_loop import DecisionLoop
 from symphony.supervised.supervisor.event_loop import ERROR_PAUSE_SECONDS, EventLoop
-from symphony.supervised.supervisor.executor import CHECK_INTERVAL_SECONDS, Executor
-from symphony.supervised.supervisor.executor_context import ExecutorContext
-from symphony.supervised.supervisor.facts import Facts
-from symphony.supervised.supervisor.held_resources import HeldResources
+from symphony.supervised.supervisor.execution.executor import CHECK_INTERVAL_SECONDS, Executor
+from symphony.supervised.supervisor.execution.executor_context import ExecutorContext
+from symphony.supervised.supervisor.execution.facts import Facts
+from symphony.supervised.supervisor.execution.held_resources import HeldResources
+from symphony.supervised.supervisor.execution.supervised_process import (
+    ProcessTable,
+    SupervisedProcess,
+)
+from symphony.supervised.supervisor.live_record import Record
 from symphony.supervised.supervisor.process_host import ProcessHost, ThisHost
-from symphony.supervised.supervisor.record import Record
-from symphony.supervised.supervisor.requested_steps import RequestedSteps
-from symphony.supervised.supervisor.supervised_process import ProcessTable, SupervisedProcess
-from symphony.supervised.supervisor.usage_on_demand import UsageOnDemand
+from symphony.supervised.supervisor.serving.requested_steps import RequestedSteps
+from symphony.supervised.supervisor.serving.usage_on_demand import UsageOnDemand
 from symphony.supervised.supervisor.wishes import Wishes
 
 if TYPE_CHECKING:
     import socket
 
     from symphony.supervised.supervisor.guarding import Guard
-    from symphony.supervised.supervisor.request_server import RequestServer
+    from symphony.supervised.supervisor.serving.request_server import RequestServer
 
 ROLL_BACK_GRACE_SECONDS = 1.0
 # How long a program that replaces a killed supervisor waits for the exits in the meantime.
@@ -269,7 +272,7 @@ class Supervisor:
         open more files.
         """
         from symphony.supervised.processes import membership
-        from symphony.supervised.supervisor import stopper, strays
+        from symphony.supervised.supervisor.execution import stopper, strays
         from symphony.supervised.supervisor.orphans import OrphanReaper
 
         del membership, stopper, strays
@@ -342,7 +345,7 @@ class Supervisor:
         if action.is_evicted or self._record.is_complete or is_stopped:
             self._exit()
 
-    # --- requests; see `symphony.supervised.supervisor.request_server` ---
+    # --- requests; see `symphony.supervised.supervisor.serving.request_server` ---
 
     def _listen(self) -> None:
         """Accept requests from now on."""
@@ -362,7 +365,7 @@ class Supervisor:
     def _get_control(self) -> RequestServer:
         if self._control is None:
             # Most experiments receive no requests, so the launch does not import the module.
-            from symphony.supervised.supervisor.request_server import RequestServer
+            from symphony.supervised.supervisor.serving.request_server import RequestServer
 
             self._control = RequestServer(
                 self._requested_steps, self._loop, self._decisions.advance_soon

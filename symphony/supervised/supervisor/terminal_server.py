@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony.supervised.run.terminal_messages import (
+from symphony.supervised.record.terminal_messages import (
     HEADER,
     INPUT,
     MAX_MESSAGE_BYTES,

@@ -7,7 +7,7 @@ from symphony.plan.restart_policy import Backoff
 from symphony.plan.state import Event
 from symphony.plan.wish import ProcessWish, Wish
 from symphony.supervised.processes.spec import ProcessSpec
-from symphony.supervised.supervisor.supervised_process import ProcessTable
+from symphony.supervised.supervisor.execution.supervised_process import ProcessTable
 
 
 class Wishes:

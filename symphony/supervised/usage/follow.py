@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 
 from symphony.errors import NotFound
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.event_file import recorded_leaders
-from symphony.supervised.run.status import StatusReader
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.event_file import recorded_leaders
+from symphony.supervised.record.status import StatusReader
 from symphony.supervised.usage.sampler import (
     FIRST_INTERVAL_SECONDS,
     UsageSampler,

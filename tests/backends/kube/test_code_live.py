@@ -12,8 +12,8 @@ from symphony.code.pack import pack
 from symphony.model.settings.code import CodeSource
 from symphony_kube.access import exec_stream, send_code
 from symphony_kube.api.labels import MANIFEST
-from symphony_kube.render import code_volumes
-from symphony_kube.render.code_volumes import mounted_code
+from symphony_kube.render.file_objects import code_volumes
+from symphony_kube.render.file_objects.code_volumes import mounted_code
 from symphony_kube.state.control_state import decode_manifest
 
 PROGRAM = """

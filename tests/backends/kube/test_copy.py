@@ -10,7 +10,7 @@ from symphony.errors import BackendError, NotFound, SpecError, Unreachable
 from symphony_kube.access import copy
 from symphony_kube.access.copy import transfer
 from symphony_kube.access.tar_stream import OutgoingArchive
-from symphony_kube.api import channels
+from symphony_kube.api.streams import channels
 from tests import file_trees
 
 from .module_experiment import FOREVER, launched

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from symphony.events import EventKind, ExperimentEvent
 from symphony_kube.logs.lines import line_seconds
-from symphony_kube.status.earlier_runs import earlier_events
+from symphony_kube.status.event_sources.earlier_runs import earlier_events
 
 TERMINATED = {
     "exitCode": 137,

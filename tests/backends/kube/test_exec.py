@@ -11,9 +11,9 @@ import pytest
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable, Unsupported
 from symphony_kube.access import exec, exec_stream
 from symphony_kube.access.exec_stream import ExecStream
-from symphony_kube.api import channels
 from symphony_kube.api.retries import Timeouts
-from symphony_kube.api.spdy import Spdy
+from symphony_kube.api.streams import channels
+from symphony_kube.api.streams.spdy import Spdy
 from symphony_kube.state.pod_status import ContainerRef
 from tests.cli.terminal import Terminal
 

@@ -20,11 +20,11 @@ from kubernetes.config import load_kube_config
 
 from symphony.errors import BackendError, NotFound, SymphonyError
 from symphony_kube.access.exec_stream import open_stream
-from symphony_kube.api import service_account
 from symphony_kube.api.client import Api
+from symphony_kube.api.credentials import service_account
+from symphony_kube.api.credentials.kubeconfig import load_context
+from symphony_kube.api.credentials.proxies import proxy_for
 from symphony_kube.api.errors import ApiError, UntrustedCertificate
-from symphony_kube.api.kubeconfig import load_context
-from symphony_kube.api.proxies import proxy_for
 from tests.backends.kube.conftest import write_kubeconfig
 
 HTTPS = "https://10.1.2.3:6443"
@@ -239,7 +239,7 @@ def test_plugin_asks_the_user_only_on_a_terminal(tmp_path, mode, on_terminal, an
     script = f"read answer; : ${{answer:=none}}; {print_token}"
     path = write_kubeconfig(tmp_path / "k", user=plugin(tmp_path, script, interactiveMode=mode))
     program = (
-        "from symphony_kube.api.kubeconfig import load_context\n"
+        "from symphony_kube.api.credentials.kubeconfig import load_context\n"
         f"try: print(load_context({str(path)!r}, None).settings.authorization)\n"
         "except Exception as exc: print(exc)"
     )

@@ -14,8 +14,8 @@ from symphony_kube.state.change_log import (
     encode_changes,
     new_change,
 )
-from symphony_kube.status.kubernetes_warnings import MAX_UNMATCHED, KubernetesWarnings
-from symphony_kube.status.supervisor_events import SupervisorEvents
+from symphony_kube.status.event_sources.kubernetes_warnings import MAX_UNMATCHED, KubernetesWarnings
+from symphony_kube.status.event_sources.supervisor_events import SupervisorEvents
 
 START = 1767225600.0
 IMAGE = 'Failed to pull image "nosuch": not found'

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from symphony.errors import LaunchFailed
-from symphony_kube.render.overrides import Override, dropped_fields
+from symphony_kube.render.given_fields.overrides import Override, dropped_fields
 
 from .conftest import unschedulable
 

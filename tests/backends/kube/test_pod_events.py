@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from symphony.status import ExperimentStatus, ReasonCode, State
-from symphony_kube.status.pod_events import setup_problem
+from symphony_kube.status.event_sources.pod_events import setup_problem
 
 from .conftest import FOREVER, python, wait_until
 
@@ -74,7 +74,9 @@ def test_setup_problem(events: list[Object], code: ReasonCode | None, reason: st
 
 def test_missing_volume_is_reported(kube_cluster, kube_faults, open_cluster, name, monkeypatch):
     def explain_setup_after(seconds: float) -> None:
-        monkeypatch.setattr("symphony_kube.status.pod_events.SLOW_SETUP_SECONDS", seconds)
+        monkeypatch.setattr(
+            "symphony_kube.status.event_sources.pod_events.SLOW_SETUP_SECONDS", seconds
+        )
 
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     exp = cluster.new_experiment(name)

@@ -9,7 +9,7 @@ import pytest
 
 from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.state.ip_families import service_note
-from symphony_kube.status.probe_results import awaits_results, with_results
+from symphony_kube.status.event_sources.probe_results import awaits_results, with_results
 from symphony_kube.watch import experiment_events
 
 NOW = 100.0

@@ -13,8 +13,8 @@ import pytest
 from symphony import Experiment, SpecError
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.render.container_scripts import late_centiseconds, script
-from symphony_kube.render.containers import multiplied
-from symphony_kube.render.rank_launcher import LAUNCHER
+from symphony_kube.render.pod_parts.containers import multiplied
+from symphony_kube.render.pod_parts.rank_launcher import LAUNCHER
 
 SHELLS = [
     shell for shell in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(shell[0])

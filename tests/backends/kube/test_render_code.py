@@ -22,9 +22,13 @@ from symphony.code.take_snapshots import take_snapshots
 from symphony.model.settings.code import CodeSource
 from symphony_kube.api.labels import SCRATCH, Scope
 from symphony_kube.cluster import KubeCluster
-from symphony_kube.render.code_volumes import MAX_CODE_BYTES, UNPACK_SCRIPT, code_objects
 from symphony_kube.render.experiment import NOT_REPLACED, render
-from symphony_kube.render.files import MAX_OBJECT_BYTES
+from symphony_kube.render.file_objects.code_volumes import (
+    MAX_CODE_BYTES,
+    UNPACK_SCRIPT,
+    code_objects,
+)
+from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.snapshot import take_snapshot

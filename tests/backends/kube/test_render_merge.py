@@ -9,7 +9,7 @@ import pytest
 
 from symphony import Experiment, SpecError
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, RUN, UNIT
-from symphony_kube.render.merge import merge, to_plain_data
+from symphony_kube.render.given_fields.merge import merge, to_plain_data
 from symphony_kube.render.options import RenderOptions
 
 from .test_render import IMAGE, one, rendered, spec_of

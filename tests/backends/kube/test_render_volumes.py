@@ -13,10 +13,10 @@ import pytest
 from symphony import Experiment, SpecError
 from symphony_kube.api.labels import SCRATCH, Scope
 from symphony_kube.render.experiment import read_files, render
-from symphony_kube.render.files import MAX_OBJECT_BYTES
+from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
 from symphony_kube.render.options import RenderOptions
+from symphony_kube.render.pod_parts.volumes import CHECKOUT_SCRIPT
 from symphony_kube.render.stop_script import VOLUME as SCRIPTS
-from symphony_kube.render.volumes import CHECKOUT_SCRIPT
 
 from .specimens import IMAGE, SPECIMENS, planned
 from .test_render import by_kind, one, rendered, spec_of

@@ -11,10 +11,10 @@ from wsproto.events import AcceptConnection, BytesMessage, Request
 
 from symphony.errors import Unreachable
 from symphony_kube.access.exec_stream import ExecStream, open_stream
-from symphony_kube.api.channels import PROTOCOL_5, STATUS, STDERR, STDIN, STDOUT, Refused
 from symphony_kube.api.errors import ApiError, api_error
-from symphony_kube.api.spdy import Spdy, open_spdy
-from symphony_kube.api.websocket import open_websocket
+from symphony_kube.api.streams.channels import PROTOCOL_5, STATUS, STDERR, STDIN, STDOUT, Refused
+from symphony_kube.api.streams.spdy import Spdy, open_spdy
+from symphony_kube.api.streams.websocket import open_websocket
 
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
 RESET_STREAM, PING, GO_AWAY = 3, 6, 7

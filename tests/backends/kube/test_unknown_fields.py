@@ -7,8 +7,8 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import to_resource
 from symphony_kube.lifecycle.create import refusal
+from symphony_kube.render.given_fields.unknown_fields import unknown_fields
 from symphony_kube.render.options import RenderOptions
-from symphony_kube.render.unknown_fields import unknown_fields
 
 from .specimens import IMAGE
 from .test_render import rendered

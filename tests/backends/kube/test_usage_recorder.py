@@ -20,7 +20,7 @@ from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony.usage import ExperimentUsage, ProcessUsage
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
-from symphony_kube.lifecycle.supervisor import stored_usage, usage
+from symphony_kube.lifecycle.supervisor import stored_usage, usage_recorder
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.lifecycle.supervisor.stored_usage import (
     UsageInSecret,
@@ -29,7 +29,7 @@ from symphony_kube.lifecycle.supervisor.stored_usage import (
     recorded_content,
     usage_object,
 )
-from symphony_kube.lifecycle.supervisor.usage import Measurements, Pauses, UsageRecorder
+from symphony_kube.lifecycle.supervisor.usage_recorder import Measurements, Pauses, UsageRecorder
 
 SCOPE = Scope(experiment="e", namespace="ns", shared=True, run="r1")
 NOT_SERVED = ApiError("not found", status=404, reason="NotFound", detail="not found")
@@ -80,7 +80,7 @@ def test_a_metrics_server_is_asked_a_few_times_for_each_value() -> None:
         now += pause
     assert pause == 1.0
     now += 1000
-    assert pauses.next(is_new=False) == usage.LONGEST_PAUSE_SECONDS
+    assert pauses.next(is_new=False) == usage_recorder.LONGEST_PAUSE_SECONDS
 
 
 class Metrics:
@@ -126,7 +126,7 @@ def run_with(*, record_usage: bool) -> SupervisedRun:
 @pytest.fixture
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("RETRY_SECONDS", "SHORTEST_PAUSE_SECONDS", "LONGEST_PAUSE_SECONDS"):
-        monkeypatch.setattr(usage, name, 0.001)
+        monkeypatch.setattr(usage_recorder, name, 0.001)
     return
 
 

@@ -19,7 +19,7 @@ def once_watched(shared, kube_faults, name, monkeypatch):
     When the number of watches is reached, it calls ``first`` and releases the first process.
     """
     # Otherwise the events of a Pod that starts slowly are requested, too.
-    monkeypatch.setattr("symphony_kube.status.pod_events.SLOW_SETUP_SECONDS", 3600.0)
+    monkeypatch.setattr("symphony_kube.status.event_sources.pod_events.SLOW_SETUP_SECONDS", 3600.0)
 
     def later(watches, first=lambda: None):
         done = []

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from symphony import Cluster
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from tests import supervision
 from tests.supervision import kill as kill
 from tests.supervision import wait_pid as wait_pid

@@ -12,8 +12,8 @@ import pytest
 
 from symphony import AlreadyExists, BackendError, Cluster, SpecError, State
 from symphony.plan.restart_policy import Backoff
-from symphony.supervised.run import control_socket
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record import control_socket
+from symphony.supervised.record.directory import RunDirectory
 from symphony.testing import until
 from symphony.testing.programs import FOREVER, SIGNALED
 

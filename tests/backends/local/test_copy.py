@@ -13,7 +13,7 @@ import pytest
 
 from symphony.errors import NotFound, SpecError
 from symphony.model.limits import MAX_DIRECTORY_LEVELS
-from symphony.supervised import copy
+from symphony.supervised.access import copy
 from tests import file_trees
 
 from .conftest import python

@@ -17,7 +17,7 @@ import pytest
 
 from symphony import AlreadyExists, BackendError, Cluster, NotFound, State
 from symphony.plan.restart_policy import Backoff
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from symphony.testing import until
 from symphony.testing.contract import all_running
 from symphony.testing.programs import FOREVER
@@ -281,7 +281,7 @@ def log_of(cluster, process):
 
 
 def test_slow_delete_keeps_an_experiment_launched_in_the_meantime(cluster, experiment, monkeypatch):
-    from symphony.supervised import stop
+    from symphony.supervised.user_requests import stop
 
     def slow_stop(run, **options):
         """Let another program delete and launch before the directory is removed."""

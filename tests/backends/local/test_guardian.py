@@ -10,7 +10,7 @@ import pytest
 
 from symphony import BackendError, State
 from symphony.supervised.processes.identity import identify
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.supervisor import guarding
 from symphony.testing import until
 from symphony.testing.contract import all_running
@@ -30,7 +30,7 @@ from .conftest import (
 
 def record(cluster, name="exp"):
     """Return the status without starting a supervisor."""
-    from symphony.supervised.run.status import StatusReader
+    from symphony.supervised.record.status import StatusReader
 
     return StatusReader(RunDirectory(cluster._root / name)).read()
 

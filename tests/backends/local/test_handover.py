@@ -27,9 +27,9 @@ from symphony import (
 from symphony.supervised import preflight
 from symphony.supervised.cluster import HostCluster
 from symphony.supervised.processes.membership import RunProcesses
+from symphony.supervised.record import directory
+from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.resources.leases import take_lease
-from symphony.supervised.run import directory
-from symphony.supervised.run.directory import RunDirectory
 from symphony.supervised.supervisor import handover
 
 from .conftest import eventually, run_id_of, supervisor_of
@@ -332,7 +332,7 @@ def test_replaced_experiment_keeps_running_if_its_replacement_cannot_be_prepared
 
 HAS_NO_FALLOCATE = """
 import errno
-from symphony.supervised.supervisor import file_blocks
+from symphony.supervised.supervisor.capture import file_blocks
 from symphony.supervised.supervisor.local_children import LocalChildren as Children
 
 def refuse(*_):

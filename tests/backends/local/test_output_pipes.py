@@ -16,8 +16,8 @@ import pytest
 from symphony import Cluster
 from symphony.plan.restart_policy import Backoff
 from symphony.status import State
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.supervisor import copy_output
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.supervisor.capture import copy_output
 from symphony.testing import until
 from symphony.testing.programs import FOREVER
 

@@ -9,9 +9,9 @@ import pytest
 
 from symphony import Cluster, SpecError
 from symphony.errors import AlreadyExists
+from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.resources.leases import PortLeases
 from symphony.supervised.resources.ports import ExperimentPorts, FinishingPorts
-from symphony.supervised.run.directory import RunDirectory
 from symphony.testing.programs import FOREVER
 
 from .conftest import kill_supervision, python

@@ -12,7 +12,7 @@ from symphony.cluster import Cluster
 from symphony.commandline.commands.set_up.install import unit_text
 from symphony.plan.state import fold
 from symphony.status import State
-from symphony.supervised.run.event_file import EventReader
+from symphony.supervised.record.event_file import EventReader
 from symphony.testing.contract import until
 from symphony_tmux.tmux_commands import socket_path
 from tests.supervision import kill, kill_supervision, wait_pid

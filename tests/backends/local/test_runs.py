@@ -13,8 +13,8 @@ from symphony import Cluster, SymphonyConfig
 from symphony.archive import archive, run_record
 from symphony.archive.archived_usage import read_usage
 from symphony.errors import BackendError, LaunchFailed
-from symphony.supervised.requests import open_channel
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.user_requests.requests import open_channel
 from symphony.usage import ExperimentUsage
 from tests.backends.local.conftest import eventually, kill_supervision, python
 

@@ -16,7 +16,7 @@ from symphony import Cluster, LaunchFailed, SpecError, State
 from symphony.log_blocks import LogBlock
 from symphony.plan.restart_policy import Backoff
 from symphony.status import ReasonCode
-from symphony.supervised import log_files
+from symphony.supervised.read import log_files
 from symphony.testing import until
 from symphony.testing.programs import FOREVER, REPORT
 

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from symphony import AlreadyExists, BackendError, Cluster, NotFound, State
-from symphony.supervised import stop
 from symphony.supervised.processes.identity import identify
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.status import StatusReader
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.status import StatusReader
+from symphony.supervised.user_requests import stop
 from symphony.testing.contract import all_running
 
 from .conftest import kill_supervision, marked, run_id_of, supervisor_of

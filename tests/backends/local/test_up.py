@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from symphony import AlreadyExists, BackendError, Cluster, LaunchFailed, SpecError
-from symphony.supervised import request_change, requests
+from symphony.supervised.record import change_directory
+from symphony.supervised.record.directory import RunDirectory, launch_lock, staging_directory
+from symphony.supervised.record.status import StatusReader
 from symphony.supervised.resources.leases import PortLeases
-from symphony.supervised.run import change_directory
-from symphony.supervised.run.directory import RunDirectory, launch_lock, staging_directory
-from symphony.supervised.run.status import StatusReader
+from symphony.supervised.user_requests import request_change, requests
 from symphony.testing import until
 from symphony.testing.contract import all_running
 

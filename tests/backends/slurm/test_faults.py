@@ -15,7 +15,7 @@ from symphony.errors import LaunchFailed, SpecError
 from symphony.lint import ERROR, Machine, Target, lint
 from symphony.status import ReasonCode, State
 from symphony.testing.contract import all_running, until
-from symphony_slurm import node_check
+from symphony_slurm.submit import node_check
 from tests.backends.slurm.jobs import PYTHON, SAVING, forever, job_of, squeue, wait_until
 
 # Each machine has its own /run, so this directory is not shared.
@@ -157,7 +157,7 @@ def test_interpreter_that_is_missing_on_the_nodes_is_reported(new_cluster, tmp_p
     cluster = new_cluster()
     code = (
         "import json, sys; from symphony import Cluster, Experiment;"
-        "from symphony_slurm import node_check;"
+        "from symphony_slurm.submit import node_check;"
         "state, spec, were_checked = map(json.loads, sys.argv[1:]);"
         "node_check._was_checked_recently = lambda _: were_checked;"
         "Cluster.new('slurm', state_dir=state).launch(Experiment.load_dict(spec))"

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from symphony.testing import BackendContract
 from tests.backends.tmux.conftest import eventually, new_session, tmux
 from tests.supervision import kill_supervision

@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from symphony.status import State
-from symphony.supervised import log_files
-from symphony.supervised.run.directory import RunDirectory
-from symphony.supervised.run.status import StatusReader
+from symphony.supervised.read import log_files
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.status import StatusReader
 from symphony.testing import until
 from symphony.testing.contract import all_running
 from symphony.testing.programs import FOREVER

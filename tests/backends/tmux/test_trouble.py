@@ -20,7 +20,7 @@ from symphony.errors import AlreadyExists, BackendError, LaunchFailed, PluginErr
 from symphony.status import State
 from symphony.supervised import preflight
 from symphony.supervised.processes.process_groups import wait_for_exit
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from symphony.support.install_hints import install_command
 from symphony.testing import until
 from symphony.testing.contract import all_running

@@ -1,7 +1,7 @@
 """Plans for the tests of this directory."""
 
 from symphony.model import Experiment
-from symphony.plan.addresses import AddressScheme
+from symphony.plan.resolution.addresses import AddressScheme
 from symphony.plan.resolve import resolve
 
 SCHEME = AddressScheme(backend="slurm", host=lambda _: "", bind_host="")

@@ -3,10 +3,10 @@
 import pytest
 
 from symphony.supervised.processes.spec import ProcessSpec
+from symphony_slurm.job.placement import Node, Placement
 from symphony_slurm.job_changes import choose_gpus, other_requests, place_again, requested
-from symphony_slurm.placement import Node, Placement
 from symphony_slurm.render import JobOptions
-from symphony_slurm.resource_request import choose_shape
+from symphony_slurm.submit.resource_request import choose_shape
 from tests.unit.slurm.plans import plan_of
 
 ONE = {"cpu": 1}

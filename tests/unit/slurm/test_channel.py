@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from symphony_slurm.agent_protocol import Channel, ChannelClosed
+from symphony_slurm.job.agent_protocol import Channel, ChannelClosed
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_end_of_a_connection_is_reported_and_later_messages_are_dropped(sides):
 # Connect two channels, lose the network, and print what each of the first sides reports.
 LOST_NETWORK = """
 import socket, subprocess
-from symphony_slurm import agent_protocol
+from symphony_slurm.job import agent_protocol
 
 agent_protocol.LOST_NODE_SECONDS = agent_protocol.KEEPALIVE_SECONDS = 1
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from symphony.errors import SpecError
-from symphony_slurm.partition_limits import check_fits
-from symphony_slurm.partitions import NodeSize, Partition, parse_partitions
-from symphony_slurm.resource_request import choose_shape
+from symphony_slurm.submit.partition_limits import check_fits
+from symphony_slurm.submit.partitions import NodeSize, Partition, parse_partitions
+from symphony_slurm.submit.resource_request import choose_shape
 from tests.unit.slurm.plans import plan_of
 
 SMALL = NodeSize(count=4, cpus=8, memory_mib=4000, gpus=2)

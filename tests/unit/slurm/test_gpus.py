@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from symphony_slurm.agent_connection import allocated_gpus
+from symphony_slurm.job.agent_connection import allocated_gpus
 
 
 @pytest.mark.parametrize(

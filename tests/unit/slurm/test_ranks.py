@@ -6,17 +6,17 @@ import pytest
 
 from symphony.model import Experiment
 from symphony.plan.resolve import Defaults
-from symphony_slurm.job_changes import place_again, requested
-from symphony_slurm.placement import (
+from symphony_slurm.job.placement import (
     Node,
     Placement,
     RunIdentity,
     render_placed,
     resolve_on_hosts,
 )
+from symphony_slurm.job.step_variables import remove_step_variables
+from symphony_slurm.job_changes import place_again, requested
 from symphony_slurm.render import JobOptions
-from symphony_slurm.resource_request import choose_shape
-from symphony_slurm.step_variables import remove_step_variables
+from symphony_slurm.submit.resource_request import choose_shape
 
 NAMES = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
 TASK = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID")

@@ -18,8 +18,8 @@ from symphony_slurm.render import (
     time_limit_seconds,
     warning_seconds,
 )
-from symphony_slurm.resource_request import choose_shape
-from symphony_slurm.sbatch_options import changes_request
+from symphony_slurm.submit.resource_request import choose_shape
+from symphony_slurm.submit.sbatch_options import changes_request
 from tests.unit.slurm.plans import plan_of
 
 

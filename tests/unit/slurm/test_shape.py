@@ -5,7 +5,7 @@ import pytest
 from symphony.errors import SpecError
 from symphony.model import Experiment
 from symphony.plan.resolve import resolve
-from symphony_slurm.resource_request import choose_shape
+from symphony_slurm.submit.resource_request import choose_shape
 from tests.unit.slurm.plans import SCHEME, plan_of
 
 

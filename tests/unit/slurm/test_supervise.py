@@ -7,15 +7,15 @@ import threading
 
 import pytest
 
-from symphony_slurm import accept_agents as accept
-from symphony_slurm.accept_agents import (
+from symphony_slurm.batch import START_PYTHON, AgentStep
+from symphony_slurm.job import accept_agents as accept
+from symphony_slurm.job.accept_agents import (
     JobFailed,
     accept_agents,
     missing_agents_message,
     read_messages,
 )
-from symphony_slurm.agent_protocol import Channel
-from symphony_slurm.batch import START_PYTHON, AgentStep
+from symphony_slurm.job.agent_protocol import Channel
 
 HELLO = {
     "event": "hello",

@@ -7,7 +7,7 @@ from typing import Any
 
 from symphony.supervised.processes.identity import ProcessId
 from symphony.usage import ExperimentUsage, ProcessUsage
-from symphony_slurm.node_usage import NodeSamples
+from symphony_slurm.job.node_usage import NodeSamples
 
 
 @dataclass(eq=False)

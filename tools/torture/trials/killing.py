@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from symphony.status import State
 from symphony.supervised.processes.identity import is_alive
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from torture import checks
 from torture.checks import FoundProcess
 from torture.children import Child

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from symphony.supervised.record import directory
 from symphony.supervised.resources.unsupervised import service_ports
-from symphony.supervised.run import directory
 from torture import checks
 from torture.children import Child
 from torture.trial import trial

@@ -21,9 +21,9 @@ from symphony_kube.access import exec
 from symphony_kube.access.checksum import Checksum
 from symphony_kube.access.exec_stream import ExecStream
 from symphony_kube.access.tar_stream import IncomingArchive, IncompleteArchive, OutgoingArchive
-from symphony_kube.api import channels
 from symphony_kube.api.errors import one_line
 from symphony_kube.api.labels import Scope
+from symphony_kube.api.streams import channels
 from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.status.find_pod import running_container
 

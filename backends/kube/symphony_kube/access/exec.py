@@ -30,9 +30,9 @@ from symphony.support.raw_terminal import (
 )
 from symphony_kube.access import exec_stream
 from symphony_kube.access.exec_stream import CommandExit, ExecStream, open_stream
-from symphony_kube.api import channels
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
+from symphony_kube.api.streams import channels
 from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.status import find_pod
 from symphony_kube.status.permission_errors import missing_right

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import Unreachable
-from symphony_kube.api.channels import PROTOCOL_5, STATUS, Piece
 from symphony_kube.api.errors import ApiError, one_line
+from symphony_kube.api.streams.channels import PROTOCOL_5, STATUS, Piece
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, RepeatedQuery
-    from symphony_kube.api.spdy import Spdy
-    from symphony_kube.api.websocket import WebSocket
+    from symphony_kube.api.streams.spdy import Spdy
+    from symphony_kube.api.streams.websocket import WebSocket
 
 # The maximum size of one message, and the amount of unsent data at which a sender must wait. A
 # message with its header fits into two TLS records, each of which the servers pass on separately.

@@ -28,9 +28,9 @@ from symphony_kube.access.external_services import (
     service_name,
 )
 from symphony_kube.api import labels
-from symphony_kube.api.channels import PROTOCOL_4
 from symphony_kube.api.errors import ApiError, one_line
 from symphony_kube.api.labels import Scope
+from symphony_kube.api.streams.channels import PROTOCOL_4
 from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.status.find_pod import find_container, list_containers, pod_path
 from symphony_kube.status.permission_errors import missing_right

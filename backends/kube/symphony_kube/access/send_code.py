@@ -1,7 +1,7 @@
 """Send code that is too large for Secrets to the init containers that wait for it.
 
 While a command creates Pods, a thread finds those that wait, and sends the archive over exec. The
-container accepts it only as a whole; see `symphony_kube.render.code_volumes`.
+container accepts it only as a whole; see `symphony_kube.render.file_objects.code_volumes`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from symphony.code.snapshot import CodeArchive
 from symphony.code.take_snapshots import code_progress
 from symphony.errors import BackendError, Unreachable
 from symphony_kube.access import exec
-from symphony_kube.api import channels
 from symphony_kube.api.errors import one_line
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import collection_path, items_of
-from symphony_kube.render.code_volumes import (
+from symphony_kube.api.streams import channels
+from symphony_kube.render.file_objects.code_volumes import (
     DIGEST_VARIABLE,
     RECEIVE_SCRIPT,
     TARGET_PATH,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from symphony.errors import BackendError
 from symphony_kube.access.send_code import STALL_SECONDS, run_with_data
 from symphony_kube.api.labels import Scope
-from symphony_kube.render.code_volumes import TARGET_PATH
 from symphony_kube.render.container_scripts import SHELL
+from symphony_kube.render.file_objects.code_volumes import TARGET_PATH
 from symphony_kube.render.sync import RESTART_SCRIPT
 from symphony_kube.state.pod_status import ContainerRef
 

@@ -1,8 +1,9 @@
 """The API client, which sends and receives plain JSON objects over persistent connections.
 
-`symphony_kube.api.kubeconfig` loads the credentials, and `symphony_kube.api.connections` opens the
-connections. `symphony_kube.api.retries` determines which calls are retried. The typed models of the
-kubernetes package are not used: parsing a thousand Pods with them takes longer than the API calls,
+`symphony_kube.api.credentials.kubeconfig` loads the credentials, and
+`symphony_kube.api.connections` opens the connections. `symphony_kube.api.retries` determines which
+calls are retried. The typed models of the kubernetes package are not used: parsing a thousand Pods
+with them takes longer than the API calls,
 and they can reject responses from other server versions.
 """
 
@@ -22,12 +23,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from symphony.errors import BackendError, PluginError, Unreachable
-from symphony_kube.api.channels import Refused
 from symphony_kube.api.connection_settings import ConnectionSettings
 from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
 from symphony_kube.api.retries import Outage, Timeouts, pause
 from symphony_kube.api.server_clock import ServerClock
 from symphony_kube.api.server_warnings import ServerWarnings
+from symphony_kube.api.streams.channels import Refused
 
 try:
     import urllib3
@@ -41,7 +42,7 @@ try:
     )
 
     from symphony_kube.api.connections import connection_pool, open_socket
-    from symphony_kube.api.kubeconfig import kubeconfig_path, load_context
+    from symphony_kube.api.credentials.kubeconfig import kubeconfig_path, load_context
 except ModuleNotFoundError as missing:
     from symphony.support.install_hints import install_command
 
@@ -51,8 +52,8 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 if TYPE_CHECKING:
-    from symphony_kube.api.spdy import Spdy
-    from symphony_kube.api.websocket import WebSocket
+    from symphony_kube.api.streams.spdy import Spdy
+    from symphony_kube.api.streams.websocket import WebSocket
 
 Object = dict[str, Any]
 _Result = TypeVar("_Result")
@@ -303,7 +304,7 @@ class Api:
         Its socket has no timeout. Raises `ApiError` if the server answers with an error, and
         `Unreachable` if it does not answer.
         """
-        from symphony_kube.api.websocket import open_websocket
+        from symphony_kube.api.streams.websocket import open_websocket
 
         return self._upgrade(path, query, partial(open_websocket, protocol=protocol))
 
@@ -312,7 +313,7 @@ class Api:
 
         It is like the result of `websocket`.
         """
-        from symphony_kube.api.spdy import open_spdy
+        from symphony_kube.api.streams.spdy import open_spdy
 
         return self._upgrade(path, query, partial(open_spdy, channels=channels))
 

@@ -37,7 +37,7 @@ from symphony_kube.api.labels import (
 from symphony_kube.api.resources import collection_path, plural_name, to_resource
 from symphony_kube.lifecycle.create import Creation, delete_uid
 from symphony_kube.render.attempt_names import attempt_name
-from symphony_kube.render.deadline import SHORTEST_DEADLINE_SECONDS, with_new_deadline
+from symphony_kube.render.pod_parts.deadline import SHORTEST_DEADLINE_SECONDS, with_new_deadline
 from symphony_kube.render.roster import Roster, roster_unit
 from symphony_kube.state.control_state import (
     Attempt,

@@ -15,8 +15,8 @@ from symphony_kube.api.client import ACCEPT_METADATA
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import RUN, UNIT, Scope
 from symphony_kube.api.resources import Resource, labels_of
-from symphony_kube.render.overrides import Override
-from symphony_kube.render.unknown_fields import unknown_fields
+from symphony_kube.render.given_fields.overrides import Override
+from symphony_kube.render.given_fields.unknown_fields import unknown_fields
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -26,7 +26,7 @@ from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import DELETING, DESCRIPTION, HOLDER, Scope
 from symphony_kube.api.resources import collection_path, is_managed
-from symphony_kube.render.files import MAX_OBJECT_BYTES
+from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:

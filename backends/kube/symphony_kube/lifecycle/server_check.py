@@ -15,8 +15,8 @@ from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import to_resource
 from symphony_kube.lifecycle.create import STRICT_QUERY, in_parallel, refusal
 from symphony_kube.lifecycle.requirements import check_requirements
+from symphony_kube.render.given_fields.overrides import Override, dropped_fields
 from symphony_kube.render.manifest import KubeManifest
-from symphony_kube.render.overrides import Override, dropped_fields
 from symphony_kube.render.roster import units_by_object
 
 if TYPE_CHECKING:

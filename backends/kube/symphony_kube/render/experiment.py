@@ -20,21 +20,22 @@ from symphony.code.snapshot import CodeArchive, CodeArchives
 from symphony.config.locations import expand_user
 from symphony.model.settings.table import KUBE, honoured_by
 from symphony.plan.ignored import Ignored, ignored_settings
-from symphony.plan.process_settings import secret_text
+from symphony.plan.resolution.process_settings import secret_text
 from symphony.plan.resolve import Plan
 from symphony_kube.api.labels import POLICIES, ROSTER, Scope
 from symphony_kube.render import pods
 from symphony_kube.render.attempt_names import check_names
-from symphony_kube.render.cluster_overrides import with_cluster_override
-from symphony_kube.render.code_volumes import code_objects, is_small
-from symphony_kube.render.configs import config_objects
-from symphony_kube.render.containers import DEFAULT_READY_TIMEOUT_SECONDS, check_images
-from symphony_kube.render.deadline import with_deadline
-from symphony_kube.render.files import paths, read_files
+from symphony_kube.render.file_objects.code_volumes import code_objects, is_small
+from symphony_kube.render.file_objects.configs import config_objects
+from symphony_kube.render.file_objects.files import paths, read_files
+from symphony_kube.render.file_objects.secrets import file_object_name, file_objects, file_sources
+from symphony_kube.render.given_fields.cluster_overrides import with_cluster_override
+from symphony_kube.render.given_fields.overrides import Override
 from symphony_kube.render.job_sets import job_name, job_set
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import RenderOptions
-from symphony_kube.render.overrides import Override
+from symphony_kube.render.pod_parts.containers import DEFAULT_READY_TIMEOUT_SECONDS, check_images
+from symphony_kube.render.pod_parts.deadline import with_deadline
 from symphony_kube.render.render_context import (
     PlannedUnit,
     RenderContext,
@@ -42,7 +43,6 @@ from symphony_kube.render.render_context import (
     render_context,
 )
 from symphony_kube.render.roster import PARAMETERS_KEY, Unit, encode_roster, roster_unit
-from symphony_kube.render.secrets import file_object_name, file_objects, file_sources
 from symphony_kube.render.service_objects import render_services
 from symphony_kube.render.shared_variables import environment_object
 from symphony_kube.render.stop_script import mounts_script, scripts_object

@@ -14,7 +14,7 @@ from symphony.plan.policies import RESTART
 from symphony.support.names import MAX_LENGTH
 from symphony_kube.api.labels import RANK_OF
 from symphony_kube.api.resources import KINDS
-from symphony_kube.render import disruption_rules
+from symphony_kube.render.pod_parts import disruption_rules
 from symphony_kube.render.pods import pod_body, pod_template, queue_label, waiting_fields
 from symphony_kube.render.render_context import PlannedUnit, RenderContext
 from symphony_kube.render.text import Object

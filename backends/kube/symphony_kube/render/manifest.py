@@ -14,8 +14,8 @@ from symphony.code.snapshot import CodeSnapshot
 from symphony.plan.ignored import Ignored
 from symphony.plan.policies import Policies
 from symphony_kube.api.labels import Scope
-from symphony_kube.render import secret_file
-from symphony_kube.render.overrides import Override
+from symphony_kube.render.file_objects import secret_file
+from symphony_kube.render.given_fields.overrides import Override
 from symphony_kube.render.roster import Roster, is_supervised_to_the_end, units_by_object
 
 Object = dict[str, Any]

@@ -7,30 +7,30 @@ from typing import Any
 
 from symphony.errors import SpecError
 from symphony.model.settings.table import Settings
-from symphony.plan.ranks import master_service
+from symphony.plan.resolution.ranks import master_service
 from symphony.support.names import did_you_mean
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, QUEUE, RANK_OF, SYMPHONY, UNIT
-from symphony_kube.render import disruption_rules
-from symphony_kube.render.cluster_overrides import with_cluster_override, with_security
-from symphony_kube.render.code_volumes import fits_into_secrets
-from symphony_kube.render.container_checks import check_container
-from symphony_kube.render.containers import (
+from symphony_kube.render.file_objects.code_volumes import fits_into_secrets
+from symphony_kube.render.given_fields.cluster_overrides import with_cluster_override, with_security
+from symphony_kube.render.given_fields.merge import merge, to_plain_data
+from symphony_kube.render.pod_parts import disruption_rules
+from symphony_kube.render.pod_parts.container_checks import check_container
+from symphony_kube.render.pod_parts.containers import (
     DEFAULT_GRACE_SECONDS,
     container,
     ports,
     with_stop_hook,
     with_stop_signal,
 )
-from symphony_kube.render.merge import merge, to_plain_data
-from symphony_kube.render.render_context import PlannedUnit, RenderContext
-from symphony_kube.render.scheduling import (
+from symphony_kube.render.pod_parts.scheduling import (
     scheduling_fields,
     scheduling_labels,
     wait_for_queue,
 )
+from symphony_kube.render.pod_parts.volumes import pod_volumes
+from symphony_kube.render.render_context import PlannedUnit, RenderContext
 from symphony_kube.render.stop_script import with_mounted_script
 from symphony_kube.render.text import Object, check_label_keys
-from symphony_kube.render.volumes import pod_volumes
 
 MAX_BACKOFF_LIMIT = 2**31 - 1
 # The labels that symphony uses to find its Pods.

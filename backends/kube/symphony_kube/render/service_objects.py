@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symphony.plan.addresses import Endpoint
+from symphony.plan.resolution.addresses import Endpoint
 from symphony_kube.api.labels import EXPERIMENT, RANK_OF, SERVICE, UNIT
 from symphony_kube.render.render_context import PlannedUnit, RenderContext
 from symphony_kube.render.text import Object

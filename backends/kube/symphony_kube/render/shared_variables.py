@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from symphony.errors import SpecError
 from symphony_kube.api.labels import ENVIRONMENT, Scope
-from symphony_kube.render.files import MAX_OBJECT_BYTES
+from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.text import Object
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from symphony.code.delta import CODE, REMOVED
 from symphony.plan.resolve import PlannedProcess
-from symphony_kube.render.code_volumes import TARGET_PATH
 from symphony_kube.render.container_scripts import FIRST_PROCESS_MARK, SHELL
+from symphony_kube.render.file_objects.code_volumes import TARGET_PATH
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.text import Object, escape
 

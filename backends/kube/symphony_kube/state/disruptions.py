@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from symphony.plan.disruption import Disruption, DisruptionCause
-from symphony_kube.render.disruption_rules import CONDITION
+from symphony_kube.render.pod_parts.disruption_rules import CONDITION
 from symphony_kube.state.reasons import shorten
 
 Object = Mapping[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 from symphony.status import ReasonCode, State
 from symphony_kube.api import labels
-from symphony_kube.render.disruption_rules import IGNORE_DISRUPTIONS, RESTART_UNCOUNTED
+from symphony_kube.render.pod_parts.disruption_rules import IGNORE_DISRUPTIONS, RESTART_UNCOUNTED
 from symphony_kube.state import reasons
 from symphony_kube.state.control_state import (
     FIRST_ATTEMPT,

@@ -22,8 +22,8 @@ from symphony.plan.disruption import Disruption
 from symphony.plan.policies import DEADLINE_EXCEEDED
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.api import labels
-from symphony_kube.render.deadline import SHORTEST_DEADLINE_SECONDS
-from symphony_kube.render.disruption_rules import CONDITION
+from symphony_kube.render.pod_parts.deadline import SHORTEST_DEADLINE_SECONDS
+from symphony_kube.render.pod_parts.disruption_rules import CONDITION
 from symphony_kube.state import reasons
 from symphony_kube.state.control_state import (
     FIRST_ATTEMPT,

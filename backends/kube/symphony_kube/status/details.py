@@ -14,8 +14,8 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import items_of
 from symphony_kube.status import experiments
 from symphony_kube.status.container_environment import listed_variables, read_shared_variables
+from symphony_kube.status.event_sources.pod_events import event_time
 from symphony_kube.status.find_pod import find_container, pod_path
-from symphony_kube.status.pod_events import event_time
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from symphony.plan.addresses import PREFIX
-from symphony.plan.encryption_keys import variable
+from symphony.plan.resolution.addresses import PREFIX
+from symphony.plan.resolution.encryption_keys import variable
 from symphony.plan.topology import Service, Topology, of_status, with_merged_replicas
 from symphony.status import ExperimentStatus
 from symphony.support.names import service_env_name

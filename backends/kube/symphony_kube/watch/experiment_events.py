@@ -21,14 +21,14 @@ from symphony_kube.api.resources import collection_path, items_of
 from symphony_kube.render.attempt_names import first_name
 from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, observe
 from symphony_kube.status import experiments
-from symphony_kube.status.earlier_runs import earlier_events
-from symphony_kube.status.find_pod import pod_path
-from symphony_kube.status.kubernetes_warnings import (
+from symphony_kube.status.event_sources.earlier_runs import earlier_events
+from symphony_kube.status.event_sources.kubernetes_warnings import (
     FIELD_SELECTOR,
     KubernetesWarnings,
     first_time,
 )
-from symphony_kube.status.supervisor_events import SupervisorEvents
+from symphony_kube.status.event_sources.supervisor_events import SupervisorEvents
+from symphony_kube.status.find_pod import pod_path
 from symphony_kube.watch.informer import Change, Watcher
 from symphony_kube.watch.observations import ExperimentWatch, ObservationStream
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from symphony.cluster import WatchedStatuses
 from symphony.errors import NotFound
-from symphony_kube.status import pod_events
+from symphony_kube.status.event_sources import pod_events
 from symphony_kube.status.experiments import can_explain, explain_now
 from symphony_kube.watch.all_experiments import ExperimentsWatch
 from symphony_kube.watch.observations import ObservationStream

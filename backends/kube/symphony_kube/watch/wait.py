@@ -10,7 +10,7 @@ from symphony.cluster.matching import still_awaited, wait_timeout
 from symphony.errors import LaunchFailed
 from symphony.status import ExperimentStatus, ReasonCode, State
 from symphony_kube.state import reasons
-from symphony_kube.status import pod_events
+from symphony_kube.status.event_sources import pod_events
 from symphony_kube.status.experiments import can_explain, explain_now
 from symphony_kube.watch.observations import ObservationStream
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
     from symphony.model import Experiment
     from symphony.status import ProcessStatus
-    from symphony.supervised.relay import Relay
+    from symphony.supervised.access.relay import Relay
 
 COMMAND = Command(changes=True, json="the address and the configuration, or the stacks, as JSON")
 
@@ -334,7 +334,7 @@ def _open_relay(port: int | None, address: str, reasons: queue.SimpleQueue[str])
     """Return a relay from a local port to debugpy, which reports that a debugger disconnects."""
     from symphony.cluster.debugging import DEFAULT_PORT
     from symphony.errors import BackendError
-    from symphony.supervised.relay import Relay
+    from symphony.supervised.access.relay import Relay
 
     host, _, remote_port = address.rpartition(":")
     target = (host, int(remote_port))

@@ -145,7 +145,7 @@ def _load_again(line: Line, args: argparse.Namespace, kept: GivenOptions) -> Exp
 
 
 def _warn_of_unexpanded_variables(line: Line, experiment: Experiment) -> None:
-    from symphony.plan.unexpanded import check_unexpanded_variables
+    from symphony.plan.resolution.unexpanded import check_unexpanded_variables
 
     findings = list(check_unexpanded_variables(experiment))
     if not findings:

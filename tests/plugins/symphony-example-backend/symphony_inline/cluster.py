@@ -26,7 +26,7 @@ from symphony.cluster.matching import (
 from symphony.errors import BackendError, Unsupported
 from symphony.model import Experiment
 from symphony.model.settings.durations import parse_timeout
-from symphony.plan.addresses import AddressScheme
+from symphony.plan.resolution.addresses import AddressScheme
 from symphony.plan.resolve import resolve
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus, ReasonCode, State
 from symphony.supervised.processes.identity import ProcessId, identify, is_alive

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.supervisor.children import ExitCallback
 from symphony.supervised.supervisor.event_loop import EventLoop
 from symphony.supervised.supervisor.local_children import LocalChildren

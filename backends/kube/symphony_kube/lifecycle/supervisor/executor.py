@@ -43,7 +43,7 @@ from symphony_kube.lifecycle.supervisor.facts import (
 from symphony_kube.lifecycle.supervisor.new_attempts import attempt_of_new, find_losses
 from symphony_kube.lifecycle.supervisor.record import RecordBook, Round, RunGone
 from symphony_kube.lifecycle.supervisor.run import Object, SupervisedRun
-from symphony_kube.render.deadline import with_new_deadline
+from symphony_kube.render.pod_parts.deadline import with_new_deadline
 from symphony_kube.render.roster import Unit, roster_unit, units_by_object, units_of_ranks
 from symphony_kube.state.control_state import FIRST_ATTEMPT, Control
 from symphony_kube.state.creation_problems import Problem, encode_problems

@@ -59,9 +59,9 @@ from symphony_kube.lifecycle.supervisor.stored_usage import (
     recorded_content,
     usage_object,
 )
-from symphony_kube.render.cluster_overrides import with_cluster_override, with_security
-from symphony_kube.render.files import MAX_OBJECT_BYTES
-from symphony_kube.render.merge import merge, to_plain_data
+from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
+from symphony_kube.render.given_fields.cluster_overrides import with_cluster_override, with_security
+from symphony_kube.render.given_fields.merge import merge, to_plain_data
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.state import reasons
 from symphony_kube.state.job_status import parse_job

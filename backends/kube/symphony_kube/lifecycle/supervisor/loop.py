@@ -39,7 +39,7 @@ from symphony_kube.lifecycle.supervisor.record import (
     RunGone,
 )
 from symphony_kube.lifecycle.supervisor.run import Object, SupervisedRun
-from symphony_kube.lifecycle.supervisor.usage import UsageRecorder
+from symphony_kube.lifecycle.supervisor.usage_recorder import UsageRecorder
 from symphony_kube.lifecycle.supervisor.wishes import make_wish
 from symphony_kube.render.roster import Roster, is_supervised_to_the_end
 from symphony_kube.state.observe import Observation

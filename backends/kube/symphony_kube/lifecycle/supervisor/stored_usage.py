@@ -25,7 +25,7 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import RUN, USAGE, Scope
 from symphony_kube.api.resources import collection_path, is_managed, labels_of
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
-from symphony_kube.render.files import MAX_OBJECT_BYTES
+from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
 
 if TYPE_CHECKING:
     from symphony.usage import ExperimentUsage

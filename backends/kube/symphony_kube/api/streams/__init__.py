@@ -1,0 +1,1 @@
+"""Connections to containers: for exec, attach and port-forward."""

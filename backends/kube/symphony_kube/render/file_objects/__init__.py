@@ -1,0 +1,1 @@
+"""Secrets and ConfigMaps with the files of an experiment."""

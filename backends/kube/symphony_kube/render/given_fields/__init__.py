@@ -1,0 +1,1 @@
+"""The fields that users give, and merging them into rendered objects."""

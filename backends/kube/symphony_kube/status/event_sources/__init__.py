@@ -1,0 +1,1 @@
+"""The sources of events: Pods, Jobs, containers and what Kubernetes records about them."""

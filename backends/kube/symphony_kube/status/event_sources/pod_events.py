@@ -1,0 +1,133 @@
+"""Use a Pod's events to determine why its setup is stuck, or why a process is not ready. The Pod's
+node reports the causes only in events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import BackendError
+from symphony.status import ExperimentStatus, ProcessStatus, State
+from symphony_kube.api.resources import items_of
+from symphony_kube.state import reasons
+from symphony_kube.state.pod_status import CREATING, parse_time
+from symphony_kube.state.reasons import NO_REASON, Reason
+from symphony_kube.status.event_sources import probe_results
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+    from symphony_kube.api.labels import Scope
+
+Object = Mapping[str, Any]
+
+# A Pod's events are read if its setup has taken longer than this number of seconds.
+SLOW_SETUP_SECONDS = 5.0
+
+
+def explain_delays(
+    api: Api, scope: Scope, status: ExperimentStatus, pods: Iterable[Object], *, now: float
+) -> ExperimentStatus:
+    """Return ``status`` with a reason for each process that is slow to be set up or to be ready.
+
+    Send one request if there is such a process, and otherwise none. Return ``status`` unchanged if
+    the events cannot be listed.
+    """
+    pods = list(pods)
+    slow = _slow_pods(status, pods, now)
+    is_slow_to_be_ready = probe_results.awaits_results(status, now)
+    if not slow and not is_slow_to_be_ready:
+        return status
+    selector = "involvedObject.kind=Pod"
+    if len(slow) == 1 and not is_slow_to_be_ready:
+        selector = f"involvedObject.uid={next(iter(slow))}"
+    path = f"/api/v1/namespaces/{scope.namespace}/events"
+    try:
+        events = items_of(api.call("GET", path, query={"fieldSelector": selector}))
+    except BackendError:  # Without the events, the status is correct but less detailed.
+        return status
+    explained: dict[str, Reason] = {}
+    for uid, names in slow.items():
+        explained.update(dict.fromkeys(names, setup_problem(uid, events)))
+    processes = [_with_reason(process, explained) for process in status]
+    explained_status = replace(status, processes=tuple(processes))
+    ordered = sorted(events, key=event_time)
+    return probe_results.with_results(explained_status, pods, ordered, now)
+
+
+def is_setting_up(status: ExperimentStatus) -> bool:
+    """Return whether the Pod of any process is being set up."""
+    return any(_waits_for_setup(process) for process in status)
+
+
+def can_explain(status: ExperimentStatus) -> bool:
+    """Return whether the Pod of any process is being set up, or a process is not ready."""
+    return is_setting_up(status) or any(map(probe_results.awaits_result, status))
+
+
+def setup_problem(uid: str, events: Iterable[Object]) -> Reason:
+    """Return the problem that blocks a Pod's setup, using the events in its namespace. Pure.
+
+    Only warnings about failures after the Pod's last normal event are considered. A warning
+    about a mount timeout does not state the cause of the timeout, so it is used only if there is no
+    other warning. The reason is empty if there is no warning.
+    """
+    of_pod = [event for event in events if event["involvedObject"].get("uid") == uid]
+    of_pod.sort(key=event_time)
+    warnings: list[Object] = []
+    for event in of_pod:
+        if event.get("type") == "Normal":
+            warnings.clear()
+        elif str(event.get("reason", "")).startswith("Failed"):
+            warnings.append(event)
+    if not warnings:
+        return NO_REASON
+    informative = [event for event in warnings if not _is_mount_timeout(event)]
+    event = (informative or warnings)[-1]
+    return reasons.setup_failure(event["reason"], str(event.get("message") or ""))
+
+
+def event_time(event: Object) -> float:
+    """Return the time of an event's last occurrence, in seconds since the epoch.
+
+    Return 0 if the time is unknown.
+    """
+    time = (
+        event.get("lastTimestamp")
+        or event.get("eventTime")
+        or event["metadata"].get("creationTimestamp")
+    )
+    return parse_time(time) or 0.0
+
+
+def _is_mount_timeout(event: Object) -> bool:
+    return "timed out waiting for the condition" in str(event.get("message"))
+
+
+def _waits_for_setup(process: ProcessStatus) -> bool:
+    return process.state is State.PENDING and process.reason == CREATING.text
+
+
+def _slow_pods(
+    status: ExperimentStatus, pods: Iterable[Object], now: float
+) -> dict[str, list[str]]:
+    """Return the names of the processes in each Pod that is slow to set up, keyed by Pod UID."""
+    creating = {process.name for process in status if _waits_for_setup(process)}
+    slow: dict[str, list[str]] = {}
+    if not creating:
+        return slow
+    for pod in pods:
+        names = [item["name"] for item in pod["spec"]["containers"] if item["name"] in creating]
+        start_time = (pod.get("status") or {}).get("startTime")
+        since = parse_time(start_time or pod["metadata"].get("creationTimestamp"))
+        if names and since is not None and now - since > SLOW_SETUP_SECONDS:
+            slow[pod["metadata"]["uid"]] = names
+    return slow
+
+
+def _with_reason(process: ProcessStatus, explained: Mapping[str, Reason]) -> ProcessStatus:
+    reason = explained.get(process.name, NO_REASON)
+    if not reason.text:
+        return process
+    return replace(process, reason=reason.text, reason_code=reason.code)

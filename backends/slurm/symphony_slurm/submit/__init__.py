@@ -1,0 +1,1 @@
+"""What is requested from Slurm, checked before a job is submitted."""

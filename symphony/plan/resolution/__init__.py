@@ -1,0 +1,1 @@
+"""The parts of `symphony.plan.resolve`, such as addresses, variables and ranks."""

@@ -1,0 +1,1 @@
+"""Commands, files and connections of a running process."""

@@ -1,0 +1,1 @@
+"""Reading the logs and the details of processes."""

@@ -1,0 +1,1 @@
+"""Capturing the output of processes in their logs, whose size is limited."""

@@ -1,0 +1,1 @@
+"""Executing decisions: processes are started, tested for readiness and stopped."""

@@ -1,0 +1,106 @@
+"""Other ports for the ranks of a unit that restarts.
+
+The ranks meet at a port of rank 0. After a restart, closed connections of the previous execution
+can prevent a server from binding this port. Then the ranks meet at another port, which the manifest
+contains, so that all ranks, later commands and another supervisor agree on it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from symphony.plan.resolution.addresses import PREFIX
+from symphony.plan.resolution.ranks import PORT_VARIABLES, master_service
+from symphony.support.names import service_env_name
+from symphony.support.replace_file import replace_file
+
+if TYPE_CHECKING:
+    from symphony.supervised.processes.spec import ProcessSpec
+    from symphony.supervised.record.directory import RunDirectory
+    from symphony.supervised.supervisor.process_host import ProcessHost
+
+
+@dataclass(frozen=True, slots=True)
+class NewPort:
+    """Another port for the service of a unit.
+
+    ``holds`` maps the port to the descriptor that is closed before rank 0 starts, if this machine
+    holds it.
+    """
+
+    service: str
+    old_address: str
+    address: str
+    holds: Mapping[int, int]
+
+    @property
+    def _old_port(self) -> int:
+        return int(self.old_address.rpartition(":")[2])
+
+    @property
+    def _port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    def shared_env(self) -> dict[str, str]:
+        """Return the variables of all processes that change."""
+        prefix = PREFIX + service_env_name(self.service)
+        return {f"{prefix}_PORT": str(self._port), f"{prefix}_ADDR": self.address}
+
+    def rank_env(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of a rank with the new port."""
+        result = {
+            key: self.address if value == self.old_address else value for key, value in env.items()
+        }
+        return {**result, **dict.fromkeys(PORT_VARIABLES, str(self._port))}
+
+    def releases(self, ports: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the ports that a rank binds with the new port."""
+        return tuple(self._port if port == self._old_port else port for port in ports)
+
+    def spec(self, spec: ProcessSpec) -> ProcessSpec:
+        """Return the description of a rank with the new port."""
+        return replace(spec, env=self.rank_env(spec.env), releases=self.releases(spec.releases))
+
+
+def replace_master_port(run: RunDirectory, host: ProcessHost, unit: str) -> NewPort | None:
+    """Reserve another port for a unit that restarts, and write it into the manifest.
+
+    Return None if the port remains: if each server could bind it, if other processes use its
+    address, or if no better port is available. Raises OSError if the manifest cannot be written.
+    """
+    manifest = run.load_manifest(is_new=True)
+    service = master_service(unit)
+    port_range = manifest.get("movable_ports", {}).get(service)
+    if port_range is None:
+        return None
+    old_address: str = manifest["services"][service]
+    found = host.replace_port(old_address, (port_range[0], port_range[1]))
+    if found is None:
+        return None
+    port, holds = found
+    address = f"{old_address.rpartition(':')[0]}:{port}"
+    new = NewPort(service, old_address, address, holds)
+    replace_file(run.manifest, [json.dumps(_changed(manifest, unit, new)).encode()])
+    return new
+
+
+def _changed(manifest: Mapping[str, Any], unit: str, new: NewPort) -> dict[str, Any]:
+    processes = [
+        {
+            **item,
+            "env": new.rank_env(item["env"]),
+            "releases": new.releases(tuple(item["releases"])),
+        }
+        if item["unit"] == unit
+        else item
+        for item in manifest["processes"]
+    ]
+    return {
+        **manifest,
+        "processes": processes,
+        "services": {**manifest["services"], new.service: new.address},
+        "env": {**manifest["env"], **new.shared_env()},
+    }

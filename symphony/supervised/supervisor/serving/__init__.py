@@ -1,0 +1,1 @@
+"""Serving the requests of users to a running supervisor."""

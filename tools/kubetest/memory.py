@@ -95,14 +95,26 @@ class Objects:
             return copy.deepcopy(self._by_path[path])
 
     def list_all(self, collection: str, query: Query) -> Object:
-        """Return the list of the selected objects in a collection."""
+        """Return the list of the selected objects in a collection, or a page of it.
+
+        The token for the next page contains the path of the last object and the version of the
+        list. Raises Refusal if the collection has changed since then.
+        """
         with self._changed:
-            items = [copy.deepcopy(body) for _, body in self._selected(collection, query)]
-            return {
-                "kind": "List",
-                "metadata": {"resourceVersion": self._version()},
-                "items": items,
-            }
+            selected = self._selected(collection, query)
+            version = self._version()
+            if "continue" in query:
+                last, _, of_first_page = query["continue"].partition("@")
+                if of_first_page != version:
+                    raise Refusal(410, "Expired", "the provided continue parameter is too old")
+                selected = [(path, body) for path, body in selected if path > last]
+            metadata = {"resourceVersion": version}
+            limit = int(query.get("limit") or 0)
+            if 0 < limit < len(selected):
+                selected = selected[:limit]
+                metadata["continue"] = f"{selected[-1][0]}@{version}"
+            items = [copy.deepcopy(body) for _, body in selected]
+            return {"kind": "List", "metadata": metadata, "items": items}
 
     def patch(self, path: str, patch: Object) -> Object:
         """Apply a merge patch to an object, and return the result."""

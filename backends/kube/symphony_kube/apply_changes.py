@@ -55,10 +55,10 @@ from symphony_kube.api.labels import (
     UNIT,
     Scope,
 )
+from symphony_kube.api.listing import list_all
 from symphony_kube.api.resources import (
     collection_path,
     is_managed,
-    items_of,
     labels_of,
     to_resource,
     with_run_label,
@@ -801,9 +801,8 @@ class _Application:
         path = collection_path("Pod", self._scope.namespace)
         query = {"labelSelector": self._scope.present_selector}
         digests: set[str] = set()
-        for pod in items_of(self._api.call("GET", path, query=query)):
-            if pod["status"].get("phase") not in FINISHED_PHASES:
-                digests |= mounted_code(pod)
+        for of_pod in list_all(self._api, path, _code_in_use, query=query).items:
+            digests |= of_pod
         return digests
 
     def _put(self, body: Object) -> None:
@@ -1012,3 +1011,10 @@ def _patch_of(body: Object, found: Object) -> dict[str, Any] | None:
         if content != present:
             patch[key] = {**dict.fromkeys(present), **content}
     return patch or None
+
+
+def _code_in_use(pod: Object) -> set[str]:
+    """Return the digests of the code in the volumes of a Pod that can still run."""
+    if pod["status"].get("phase") in FINISHED_PHASES:
+        return set()
+    return mounted_code(pod)

@@ -19,7 +19,8 @@ from symphony.errors import BackendError, Unreachable
 from symphony_kube.access import exec
 from symphony_kube.api.errors import one_line
 from symphony_kube.api.labels import Scope
-from symphony_kube.api.resources import collection_path, items_of
+from symphony_kube.api.listing import list_all, without_managed_fields
+from symphony_kube.api.resources import collection_path
 from symphony_kube.api.streams import channels
 from symphony_kube.render.file_objects.code_volumes import (
     DIGEST_VARIABLE,
@@ -108,9 +109,8 @@ class CodeSender:
     def _serve(self) -> list[str]:
         """Send to the containers that wait. Return the Pods whose containers are not running."""
         path = collection_path("Pod", self._scope.namespace)
-        pods = items_of(
-            self._api.call("GET", path, query={"labelSelector": self._scope.present_selector})
-        )
+        query = {"labelSelector": self._scope.present_selector}
+        pods = list_all(self._api, path, without_managed_fields, query=query).items
         waiting = []
         for pod in pods:
             if "deletionTimestamp" in pod["metadata"] or pod["status"].get("phase") != "Pending":

@@ -26,7 +26,8 @@ from symphony.support.directories.state_home import STATE_VARIABLE, create_state
 from symphony.support.replace_file import replace_file
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import RUN, Scope
-from symphony_kube.api.resources import items_of, labels_of, run_name_of
+from symphony_kube.api.listing import list_all
+from symphony_kube.api.resources import labels_of, run_name_of
 from symphony_kube.archive.fetch_logs import LogFetcher, LogLimits
 from symphony_kube.lifecycle.supervisor.stored_usage import fetch_usage
 from symphony_kube.state.observe import BACKEND
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchive
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
+    from symphony.process_details import ProcessEvent
     from symphony_kube.api.client import Api
     from symphony_kube.lifecycle.description import NewDescription
     from symphony_kube.state.observe import PodObserver
@@ -419,15 +421,16 @@ def _write_objects(
     """Write the details of the processes and the topology, and return what is missing."""
     problems = []
     status = observer.observe(api.now()).status
+    processes = {process.name: process for process in status}
     events = _pod_events(api, scope)
     by_process: dict[str, Any] = {}
     shared = read_shared_variables(api, scope, pods)
     for pod in pods:
-        uid = pod["metadata"]["uid"]
-        names = {item["name"] for item in pod["spec"]["containers"]}
-        for process in status:
-            if process.name in names:
-                found = details.process_details(process, pod, events.get(uid, ()), shared)
+        of_pod = events.get(pod["metadata"]["uid"], ())
+        for container in pod["spec"]["containers"]:
+            process = processes.get(container["name"])
+            if process is not None:
+                found = details.process_details(process, pod, of_pod, shared)
                 by_process[process.name] = found.to_dict()
     try:
         drawn = topology.find_topology(api, scope, status, observer.units, pods)
@@ -452,19 +455,25 @@ def _write_usage(api: Api, scope: Scope, path: Path) -> list[str]:
     return []
 
 
-def _pod_events(api: Api, scope: Scope) -> dict[str, tuple[Any, ...]]:
+def _pod_events(api: Api, scope: Scope) -> dict[str, tuple[ProcessEvent, ...]]:
     """Return the events of all Pods by the UIDs of the Pods, or none if the user may not list
     them.
     """
     path = f"/api/v1/namespaces/{scope.namespace}/events"
     try:
-        answer = api.call("GET", path, query={"fieldSelector": "involvedObject.kind=Pod"})
+        query = {"fieldSelector": "involvedObject.kind=Pod"}
+        events = list_all(api, path, _pod_event, query=query).items
     except (ApiError, SymphonyError):
         return {}
-    by_uid: dict[str, list[Object]] = {}
-    for item in items_of(answer):
-        by_uid.setdefault(item["involvedObject"].get("uid", ""), []).append(item)
-    return {uid: details.to_process_events(items) for uid, items in by_uid.items()}
+    by_uid: dict[str, list[ProcessEvent]] = {}
+    for uid, event in events:
+        by_uid.setdefault(uid, []).append(event)
+    return {uid: details.in_order(of_pod) for uid, of_pod in by_uid.items()}
+
+
+def _pod_event(item: Object) -> tuple[str, ProcessEvent]:
+    """Return the UID of the Pod to which an event belongs, and the event."""
+    return item["involvedObject"].get("uid", ""), details.to_process_event(item)
 
 
 def _archive(

@@ -13,13 +13,13 @@ from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import DESCRIPTION, ENVIRONMENT, KEYS, RUN, SECRETS, USAGE, Scope
+from symphony_kube.api.listing import list_all
 from symphony_kube.api.resources import (
     KINDS,
     NAMESPACES,
     collection_path,
     describe,
     is_managed,
-    items_of,
     labels_of,
     plural_name,
 )
@@ -29,6 +29,7 @@ from symphony_kube.lifecycle.description import DescriptionStore
 from symphony_kube.lifecycle.queued_groups import group_of, release_groups
 from symphony_kube.lifecycle.rights import may
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
+from symphony_kube.lifecycle.wait_deleted import Remaining
 from symphony_kube.render.roster import stop_waves_of
 from symphony_kube.state.unit_status import UnitStatus
 from symphony_kube.status import experiments
@@ -146,7 +147,7 @@ def _delete_first_waves(api: Api, scope: Scope) -> None:
     if not first_waves:
         return
     path = collection_path("Pod", scope.namespace)
-    groups = {pod["metadata"]["uid"]: group_of(pod) for pod in _pods(api, path)}
+    groups = {pod.uid: pod.group for pod in _pods(api, path)}
     for wave in first_waves:
         _delete_targets(api, scope, _targets_of([units[name] for name in wave], groups))
 
@@ -191,8 +192,8 @@ def finish_namespace(api: Api, scope: Scope, uid: str, *, immediately: bool = Fa
     _delete_pods(api, scope, immediately=immediately)
     path = collection_path("Pod", scope.namespace)
     pods = _pods(api, path)
-    release_groups(api, scope, {group_of(pod) for pod in pods})
-    stuck_pods = wait_for_pods(api, path, {}, {pod["metadata"]["uid"] for pod in pods})
+    release_groups(api, scope, {pod.group for pod in pods})
+    stuck_pods = wait_for_pods(api, path, {}, {pod.uid for pod in pods})
     if stuck_pods:
         cause = f"pods {wait_deleted.describe_stuck(stuck_pods)} do not terminate"
     else:
@@ -264,9 +265,9 @@ def _delete_pods(api: Api, scope: Scope, *, immediately: bool) -> None:
         return
 
 
-def _pods(api: Api, path: str) -> list[Object]:
+def _pods(api: Api, path: str) -> list[DeletionTarget]:
     try:
-        return items_of(api.call("GET", path, accept=ACCEPT_METADATA_LIST))
+        return list_all(api, path, _pod_target, accept=ACCEPT_METADATA_LIST).items
     except ApiError:
         return []
 
@@ -279,7 +280,7 @@ def why_namespace_remains(api: Api, scope: Scope) -> str:
 
 def wait_for_pods(
     api: Api, path: str, query: Mapping[str, str], uids: Collection[str]
-) -> list[Object]:
+) -> list[Remaining]:
     """Wait until deleted Pods are gone, and return the Pods that are stuck.
 
     After a Pod's containers have exited, the kubelet can take ten seconds to remove the Pod, or
@@ -292,27 +293,27 @@ def wait_for_pods(
     not_running_query = {**query, "fieldSelector": NOT_RUNNING}
     while True:
         wait_deleted.until_gone(api, path, not_finished_query, uids, timeout=LATE_POD_SECONDS)
-        answer = api.call("GET", path, query=not_running_query, accept=ACCEPT_METADATA_LIST)
-        not_running = [item for item in items_of(answer) if item["metadata"]["uid"] in uids]
-        _remove_immediately(api, path, not_running)
+        listing = list_all(
+            api, path, _pod_target, query=not_running_query, accept=ACCEPT_METADATA_LIST
+        )
+        _remove_immediately(api, path, [pod for pod in listing.items if pod.uid in uids])
         remaining = wait_deleted.until_gone(api, path, query, uids, timeout=LATE_POD_SECONDS)
         if not remaining:
             return []
-        longest_grace = max(wait_deleted.grace_seconds(item) for item in remaining)
+        longest_grace = max(item.grace_seconds for item in remaining)
         if time.monotonic() > began + wait_deleted.STUCK_SECONDS + longest_grace:
             return remaining
 
 
-def _remove_immediately(api: Api, path: str, items: Iterable[Object]) -> None:
-    def remove(item: Object) -> None:
-        name, uid = item["metadata"]["name"], item["metadata"]["uid"]
+def _remove_immediately(api: Api, path: str, pods: Iterable[DeletionTarget]) -> None:
+    def remove(pod: DeletionTarget) -> None:
         try:
-            delete_uid(api, f"{path}/{name}", uid, grace_seconds=0)
+            delete_uid(api, f"{path}/{pod.name}", pod.uid, grace_seconds=0)
         except ApiError as exc:
             if exc.status != 403:
                 raise
 
-    in_parallel(remove, items, threads=api.connections)
+    in_parallel(remove, pods, threads=api.connections)
 
 
 # --- a shared namespace ---
@@ -392,8 +393,7 @@ def end_pods_of_run(api: Api, scope: Scope, run_id: str) -> None:
     """
     path = collection_path("Pod", scope.namespace)
     query = {"labelSelector": f"{scope.selector},{RUN}={run_id}"}
-    pods = items_of(api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST))
-    targets = [_target("Pod", pod) for pod in pods]
+    targets = list_all(api, path, _pod_target, query=query, accept=ACCEPT_METADATA_LIST).items
     _delete_targets(api, scope, targets, grace_seconds=KILL_GRACE_SECONDS)
 
 
@@ -448,7 +448,7 @@ def _list(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> list[Object]
     path = collection_path(kind, scope.namespace)
     query = {"labelSelector": scope.selector}
     try:
-        answer = api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST)
+        return list_all(api, path, _identity, query=query, accept=ACCEPT_METADATA_LIST).items
     except ApiError as exc:
         if exc.status == 404 and kind == "JobSet":
             # The cluster does not know JobSets.
@@ -459,7 +459,6 @@ def _list(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> list[Object]
         if found is None:
             raise _cannot("list", plural_name(kind), scope, exc) from exc
         return found
-    return items_of(answer)
 
 
 def _find_by_name(api: Api, scope: Scope, kind: str) -> list[Object] | None:
@@ -474,9 +473,9 @@ def _find_by_name(api: Api, scope: Scope, kind: str) -> list[Object] | None:
     found = []
     try:
         path = collection_path("Pod", scope.namespace)
-        pods = items_of(api.call("GET", path, query={"labelSelector": scope.selector}))
-        for pod in pods:
-            for volume in pod["spec"].get("volumes") or ():
+        listing = list_all(api, path, _volumes, query={"labelSelector": scope.selector})
+        for volumes in listing.items:
+            for volume in volumes:
                 source = volume.get("secret" if kind == "Secret" else "configMap") or {}
                 names.add(source.get("secretName" if kind == "Secret" else "name") or "")
         for name in sorted(names - {""}):
@@ -502,6 +501,21 @@ def _can_be_skipped(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> bo
     if kind == "Pod":
         return False
     return jobs_only or not may(api, scope, "create", kind)
+
+
+def _identity(item: Object) -> Object:
+    """Return an object with the metadata that decide how it is deleted, and nothing else."""
+    keys = ("name", "uid", "labels", "ownerReferences")
+    metadata = item["metadata"]
+    return {"metadata": {key: metadata[key] for key in keys if key in metadata}}
+
+
+def _volumes(pod: Object) -> list[Object]:
+    return pod["spec"].get("volumes") or []
+
+
+def _pod_target(pod: Object) -> DeletionTarget:
+    return _target("Pod", pod)
 
 
 def _target(kind: str, item: Object) -> DeletionTarget:

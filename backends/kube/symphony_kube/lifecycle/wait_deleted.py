@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import Unreachable
 from symphony.support.causes import group_by_cause
 from symphony_kube.api.client import ACCEPT_METADATA, ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.resources import items_of
+from symphony_kube.api.listing import list_all
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -23,6 +24,20 @@ STUCK_SECONDS = 120.0
 LIST_PAUSE_SECONDS = 0.5
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remaining:
+    """A deleted object that still exists.
+
+    ``grace_seconds`` is its grace period, or 0 if it has none. ``finalizers`` names what blocks its
+    deletion.
+    """
+
+    name: str
+    uid: str
+    grace_seconds: float = 0.0
+    finalizers: str = ""
+
+
 def until_gone(
     api: Api,
     path: str,
@@ -30,7 +45,7 @@ def until_gone(
     uids: Collection[str],
     *,
     timeout: float | None = None,
-) -> list[Object]:
+) -> list[Remaining]:
     """Wait until no object with one of the ``uids`` exists or the time limit is reached.
 
     Return the objects that still exist.
@@ -41,21 +56,15 @@ def until_gone(
     """
     deadline = time.monotonic() + (STUCK_SECONDS if timeout is None else timeout)
     while True:
-        answer = api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST)
-        remaining = {
-            item["metadata"]["uid"]: item
-            for item in items_of(answer)
-            if item["metadata"]["uid"] in uids
-        }
-        longest_grace = max((grace_seconds(item) for item in remaining.values()), default=0.0)
+        listing = list_all(api, path, _remaining, query=query, accept=ACCEPT_METADATA_LIST)
+        remaining = {item.uid: item for item in listing.items if item.uid in uids}
+        longest_grace = max((item.grace_seconds for item in remaining.values()), default=0.0)
         seconds_left = deadline + longest_grace - time.monotonic()
         if not remaining or seconds_left <= 0:
             return list(remaining.values())
-        version = answer["metadata"]["resourceVersion"]
+        watch_query = {**query, "resourceVersion": listing.version}
         try:
-            _watch_deletions(
-                api, path, {**query, "resourceVersion": version}, remaining, seconds_left
-            )
+            _watch_deletions(api, path, watch_query, remaining, seconds_left)
         except (ApiError, Unreachable):
             time.sleep(LIST_PAUSE_SECONDS)
         if not remaining:
@@ -66,7 +75,7 @@ def _watch_deletions(
     api: Api,
     path: str,
     query: Mapping[str, str],
-    remaining: dict[str, Object],
+    remaining: dict[str, Remaining],
     seconds: float,
 ) -> None:
     """Watch for up to ``seconds`` seconds, and remove deleted objects from ``remaining``."""
@@ -81,20 +90,19 @@ def _watch_deletions(
         events.close()
 
 
-def grace_seconds(item: Object) -> float:
-    """Return the grace period of an object that is being deleted, in seconds, or 0 if there is
-    none.
-    """
-    return float(item["metadata"].get("deletionGracePeriodSeconds") or 0)
+def _remaining(item: Object) -> Remaining:
+    metadata = item["metadata"]
+    return Remaining(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        grace_seconds=float(metadata.get("deletionGracePeriodSeconds") or 0),
+        finalizers=", ".join(metadata.get("finalizers") or ()),
+    )
 
 
-def describe_stuck(items: Iterable[Object]) -> str:
+def describe_stuck(items: Iterable[Remaining]) -> str:
     """Return the names of stuck objects, with the finalizers that block their deletion."""
-    holders = []
-    for item in items:
-        finalizers = item["metadata"].get("finalizers") or ()
-        holders.append((repr(item["metadata"]["name"]), ", ".join(finalizers)))
     words = []
-    for group in group_by_cause(holders):
+    for group in group_by_cause((repr(item.name), item.finalizers) for item in items):
         words.append(f"{group} (held by {group.cause})" if group.cause else str(group))
     return ", ".join(words)

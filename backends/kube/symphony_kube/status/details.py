@@ -106,15 +106,16 @@ def _list_events(api: Api, scope: Scope, pod: Object) -> tuple[ProcessEvent, ...
         if exc.status != 403:
             raise
         return ()
-    return to_process_events(items_of(answer))
+    return in_order(map(to_process_event, items_of(answer)))
 
 
-def to_process_events(items: Iterable[Object]) -> tuple[ProcessEvent, ...]:
-    """Return a Pod's events in chronological order. Pure."""
-    return tuple(_to_process_event(item) for item in sorted(items, key=event_time))
+def in_order(events: Iterable[ProcessEvent]) -> tuple[ProcessEvent, ...]:
+    """Return events in chronological order. Those without a time come first. Pure."""
+    return tuple(sorted(events, key=lambda event: event.at or 0.0))
 
 
-def _to_process_event(item: Object) -> ProcessEvent:
+def to_process_event(item: Object) -> ProcessEvent:
+    """Return an event of Kubernetes as an event of a process. Pure."""
     count = int(item.get("count") or 1)
     message = " ".join(str(item.get("message") or "").split())
     repeated = f" ({count} times)" if count > 1 else ""

@@ -13,7 +13,8 @@ from symphony.support.names import is_name
 from symphony_kube.api import labels
 from symphony_kube.api.client import ACCEPT_METADATA_LIST, Api, Object
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.resources import NAMESPACES, collection_path, items_of
+from symphony_kube.api.listing import list_all
+from symphony_kube.api.resources import NAMESPACES, collection_path, items_of, labels_of
 from symphony_kube.state.observe import BACKEND, JOB_SETS, JOBS, PODS, PodObserver
 from symphony_kube.status.event_sources import pod_events
 from symphony_kube.status.event_sources.job_events import find_results_of_missing_jobs
@@ -65,18 +66,19 @@ def _experiments_in_namespace(api: Api, namespace: str) -> list[str]:
     kinds = ("Pod", "Job", "Service", "Secret")
     for kind in kinds:
         try:
-            answer = api.call(
-                "GET",
+            names = list_all(
+                api,
                 collection_path(kind, namespace),
+                lambda item: labels_of(item)[labels.EXPERIMENT],
                 query={"labelSelector": EXPERIMENTS_SELECTOR},
                 accept=ACCEPT_METADATA_LIST,
-            )
+            ).items
         except ApiError as exc:
             if exc.status != 403:
                 raise
             refusals.append(exc)
             continue
-        found.update(item["metadata"]["labels"][labels.EXPERIMENT] for item in items_of(answer))
+        found.update(names)
     if len(refusals) == len(kinds):
         action = f"list experiments in namespace {namespace!r}"
         raise refused(refusals[0], action, "ask for the right to list Pods")

@@ -10,7 +10,8 @@ from symphony.errors import NotFound
 from symphony_kube.api import labels
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
-from symphony_kube.api.resources import collection_path, items_of
+from symphony_kube.api.listing import list_all
+from symphony_kube.api.resources import collection_path
 from symphony_kube.state.pod_status import ContainerRef, parse_pod
 from symphony_kube.status import experiments
 from symphony_kube.status.permission_errors import missing_right
@@ -54,11 +55,11 @@ def removed_processes(api: Api, scope: Scope) -> list[str]:
 
 def _list_refs(api: Api, scope: Scope, selector: str) -> list[ContainerRef]:
     try:
-        answer = api.call("GET", pod_path(scope), query={"labelSelector": selector})
+        pods = list_all(api, pod_path(scope), parse_pod, query={"labelSelector": selector}).items
     except ApiError as exc:
         action = f"list the pods of {scope.experiment!r}"
         raise missing_right(exc, action, "list pods", scope) from exc
-    return [ref for pod in items_of(answer) for ref in parse_pod(pod).refs]
+    return [ref for pod in pods for ref in pod.refs]
 
 
 def find_container(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from symphony.support.names import is_name
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.resources import collection_path, items_of
+from symphony_kube.api.listing import list_all, without_managed_fields
+from symphony_kube.api.resources import collection_path
 from symphony_kube.status.permission_errors import cannot_list_pods
 
 if TYPE_CHECKING:
@@ -33,4 +34,5 @@ def list_objects(api: Api, scope: Scope, kind: str) -> list[Object]:
     if not is_name(scope.experiment):  # The API server rejects a selector with an invalid name.
         return []
     path = collection_path(kind, scope.namespace)
-    return items_of(api.call("GET", path, query={"labelSelector": scope.present_selector}))
+    query = {"labelSelector": scope.present_selector}
+    return list_all(api, path, without_managed_fields, query=query).items

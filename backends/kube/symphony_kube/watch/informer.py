@@ -26,6 +26,7 @@ from symphony_kube.api.client import (
     watch_events,
 )
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.listing import list_all, without_managed_fields
 
 Object = dict[str, Any]
 
@@ -211,17 +212,18 @@ class _Feed:
 
     def list(self) -> tuple[Object, ...]:
         """Return the current objects. The next watch starts at this list's resource version."""
-        answer = self._api.call(
-            "GET",
+        listing = list_all(
+            self._api,
             self._path,
+            without_managed_fields,
             query=self._query,
             accept=self._list_accept,
             cancelled=self._closed,
         )
         # The time is taken after the call, because the call can take a long time.
         self._last_response = time.monotonic()
-        self._version = answer["metadata"]["resourceVersion"]
-        return tuple(answer.get("items") or ())
+        self._version = listing.version
+        return tuple(listing.items)
 
     def run(self) -> None:
         """Watch until the feed is closed.
@@ -287,7 +289,7 @@ class _Feed:
             self._pause_seconds = FIRST_PAUSE_SECONDS
             self._version = event["object"]["metadata"]["resourceVersion"]
             if event["type"] != "BOOKMARK":
-                self._put(event["type"], event["object"])
+                self._put(event["type"], without_managed_fields(event["object"]))
         self._last_response = time.monotonic()
 
     def _put(self, event: str, *objects: Object) -> None:

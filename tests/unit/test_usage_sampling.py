@@ -13,7 +13,7 @@ import pytest
 
 from symphony.supervised.processes.identity import ProcessId, Reading, identify
 from symphony.supervised.usage import nvml, proportional_memory
-from symphony.supervised.usage.cpu_time import SECONDS_PER_TICK, used_seconds
+from symphony.supervised.usage.cpu_time import SECONDS_PER_TICK, used_cores, used_seconds
 from symphony.supervised.usage.process_trees import EXAMINE_AGAIN_SECONDS, ProcessTrees
 from symphony.supervised.usage.proportional_memory import ProportionalMemory
 from symphony.supervised.usage.sampler import UsageSampler, devices_of_processes
@@ -78,22 +78,37 @@ def test_cpu_use_counts_cores_and_exited_children(start) -> None:
     # The parent waits for its first input before it begins.
     process = start(f"import sys; print(flush=True); sys.stdin.readline()\n{program}")
     sampler = UsageSampler(RUN)
+    begin_of_first = time.monotonic()
     first = sampler.sample({"p": leader(process)})
     assert first.processes[0].cpu is None
-    before = time.monotonic()
+    end_of_first = time.monotonic()
     process.stdin.write(b"\n")
     process.stdin.flush()
     process.stdout.readline()
+    begin_of_second = time.monotonic()
     second = sampler.sample({"p": leader(process)})
-    elapsed = time.monotonic() - before
-    assert second.processes[0].cpu * elapsed == pytest.approx(0.2, abs=0.07)
+    end_of_second = time.monotonic()
+    # The process is read at an unknown point of each sample.
+    cpu = second.processes[0].cpu
+    assert cpu * (end_of_second - begin_of_first) > 0.2 - 0.05
+    assert cpu * (begin_of_second - end_of_first) < 0.2 + 0.07
     assert sampler.sample({"p": leader(process)}).processes[0].cpu == 0
 
 
-def test_cpu_time_of_an_exited_child_is_counted_once() -> None:
-    def reading(pid: int, parent: int, own: int, reaped: int = 0, birth: float = 1.0) -> Reading:
-        return Reading(pid, birth, parent, own, reaped, resident_pages=1)
+def reading(
+    pid: int, parent: int, own: int, reaped: int = 0, *, birth: float = 1.0, at: float = 0.0
+) -> Reading:
+    return Reading(pid, birth, parent, own, reaped, resident_pages=1, at=at)
 
+
+def test_cpu_use_is_measured_between_the_readings_of_the_processes() -> None:
+    one_core = round(0.25 / SECONDS_PER_TICK)
+    before = {1: reading(1, 0, 5, at=10.5), 2: reading(2, 1, 3, at=10.6)}
+    now = {1: reading(1, 0, 5 + one_core, at=10.75), 2: reading(2, 1, 3, at=10.85)}
+    assert used_cores(before, now) == pytest.approx(1)
+
+
+def test_cpu_time_of_an_exited_child_is_counted_once() -> None:
     before = {1: reading(1, 0, 100), 2: reading(2, 1, 50, 10), 3: reading(3, 2, 20)}
     # Process 2 has used 5 more ticks, and has collected 3, before 1 has collected it.
     collected = {1: reading(1, 0, 101, 50 + 10 + 20 + 5)}

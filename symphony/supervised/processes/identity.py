@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,10 +56,11 @@ class TreeStat(NamedTuple):
 class Reading(NamedTuple):
     """The resource use of a process at one point in time.
 
-    ``pid`` and ``birth`` are its identity; see `ProcessId`. ``own_ticks`` is the CPU time of the
-    process, and ``reaped_ticks`` that of its child processes whose exit it has collected, both in
-    kernel clock ticks. ``resident_pages`` is its resident set size. A process that has exited has
-    no memory, but keeps its CPU time until its parent has collected its exit.
+    ``at`` is that time, in seconds of `time.monotonic`. ``pid`` and ``birth`` are its identity; see
+    `ProcessId`. ``own_ticks`` is the CPU time of the process, and ``reaped_ticks`` that of its
+    child processes whose exit it has collected, both in kernel clock ticks. ``resident_pages`` is
+    its resident set size. A process that has exited has no memory, but keeps its CPU time until its
+    parent has collected its exit.
     """
 
     pid: int
@@ -67,6 +69,7 @@ class Reading(NamedTuple):
     own_ticks: int
     reaped_ticks: int
     resident_pages: int
+    at: float
 
 
 def read_usage(pid: int) -> Reading | None:
@@ -74,6 +77,7 @@ def read_usage(pid: int) -> Reading | None:
 
     Unlike in `read_stat`, a zombie counts as a process.
     """
+    at = time.monotonic()
     fields = _read_proc_stat(pid)
     if fields is None:
         return None
@@ -84,6 +88,7 @@ def read_usage(pid: int) -> Reading | None:
         int(fields[_USER_TIME]) + int(fields[_SYSTEM_TIME]),
         int(fields[_CHILDREN_USER_TIME]) + int(fields[_CHILDREN_SYSTEM_TIME]),
         int(fields[_RESIDENT_PAGES]),
+        at,
     )
 
 

@@ -13,6 +13,17 @@ SECONDS_PER_TICK = 1 / os.sysconf("SC_CLK_TCK")
 Readings = Mapping[int, Reading]
 
 
+def used_cores(before: Readings, now: Readings) -> float:
+    """Return how many cores a process tree has used, on average between two samples.
+
+    The time between the samples is that between the readings of this tree. Other parts of a sample
+    take longer the first time, when all processes of the machine are examined.
+    """
+    begin = min(reading.at for reading in before.values())
+    end = min(reading.at for reading in now.values())
+    return used_seconds(before, now) / (end - begin)
+
+
 def used_seconds(before: Readings, now: Readings) -> float:
     """Return the CPU time in seconds that a process tree has used between two samples.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.spec import devices_of
-from symphony.supervised.usage.cpu_time import Readings, used_seconds
+from symphony.supervised.usage.cpu_time import Readings, used_cores
 from symphony.supervised.usage.nvml import GpuUsage, open_gpus
 from symphony.supervised.usage.process_trees import ProcessTrees
 from symphony.supervised.usage.proportional_memory import ProportionalMemory
@@ -35,7 +35,6 @@ class UsageSampler:
         self._memory = ProportionalMemory()
         self._gpus = open_gpus()
         self._previous: Mapping[str, Readings] = {}
-        self._previous_time = 0.0
 
     def sample(
         self, leaders: Mapping[str, ProcessId], devices: Devices | None = None
@@ -45,7 +44,6 @@ class UsageSampler:
         ``leaders`` maps their names to their identities, and ``devices`` to the GPUs that they
         hold.
         """
-        now = time.monotonic()
         trees = {
             name: {reading.pid: reading for reading in readings}
             for name, readings in self._trees.scan(leaders).items()
@@ -54,12 +52,11 @@ class UsageSampler:
         births = {pid: item.birth for tree in trees.values() for pid, item in tree.items()}
         self._memory.update(births)
         gpus = self._gpus.read()
-        elapsed = now - self._previous_time
         usages = [
-            self._usage(name, tree, elapsed, gpus, tuple((devices or {}).get(name, ())))
+            self._usage(name, tree, gpus, tuple((devices or {}).get(name, ())))
             for name, tree in trees.items()
         ]
-        self._previous, self._previous_time = trees, now
+        self._previous = trees
         return ExperimentUsage(
             at=time.time(), processes=tuple(usages), unavailable=gpus.unavailable
         )
@@ -68,7 +65,6 @@ class UsageSampler:
         self,
         name: str,
         tree: Readings,
-        elapsed: float,
         gpus: GpuUsage,
         devices: tuple[str, ...],
     ) -> ProcessUsage:
@@ -77,7 +73,7 @@ class UsageSampler:
         is_using_gpu = bool(devices) or gpus.is_used_by(pids)
         return ProcessUsage(
             process=name,
-            cpu=None if before is None else used_seconds(before, tree) / elapsed,
+            cpu=None if before is None else used_cores(before, tree),
             memory=sum(reading.resident_pages for reading in tree.values()) * _PAGE_BYTES,
             pss=_sum(map(self._memory.get, pids)),
             open_files=_sum(map(_count_open_files, pids)),

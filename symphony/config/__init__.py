@@ -8,5 +8,6 @@ are imported.
 from __future__ import annotations
 
 from symphony.config.config import SymphonyConfig
+from symphony.config.configuration import Configuration
 
-__all__ = ["SymphonyConfig"]
+__all__ = ["Configuration", "SymphonyConfig"]

@@ -481,8 +481,32 @@ def test_parsers_are_imported_only_if_there_is_a_file(environment: ConfigEnviron
     assert imported_modules() == {
         "symphony.config",
         "symphony.config.config",
+        "symphony.config.configuration",
         "symphony.config.locations",
     }
     assert not {"yaml", "tomllib", "symphony.model"} & imported_modules(SYMPHONY_BACKEND="local")
     environment.write_project("username: sarah\n")
     assert "yaml" in imported_modules()
+
+
+def test_what_was_configured_at_one_time_does_not_change(environment: ConfigEnvironment) -> None:
+    environment.write_user("username: sarah\nresources: {cpu: '2'}\n")
+    config = SymphonyConfig()
+    before = config.current()
+    config.update({"username": "kim", "resources": {"cpu": "4"}})
+    assert (before.username, before.get("resources")) == ("sarah", {"cpu": "2"})
+    assert (config.username, config.current().get("resources")) == ("kim", {"cpu": "4"})
+    environment.write_user("username: eve\n")
+    assert before.current().experiment_name("rl") == "sarah-rl"
+
+
+def test_own_field_is_known_after_its_handler_was_registered(
+    environment: ConfigEnvironment,
+) -> None:
+    config = SymphonyConfig()
+    with pytest.raises(SpecError, match="no key 'room'"):
+        config.current().get("room")
+    config.register_handler("room", lambda _value: None)
+    assert config.current().get("room") is None
+    config.update({"room": "kitchen"})
+    assert config.current().get("room") == "kitchen"

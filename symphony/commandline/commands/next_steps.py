@@ -65,6 +65,6 @@ def _location_of(line: Line, experiment: str) -> list[str]:
     from symphony.commandline.commands.lookup.find_backend import is_ambiguous
 
     backend = line.cluster.backend
-    if not line.names_backend and is_ambiguous(backend, experiment):
+    if not line.names_backend and is_ambiguous(line.cluster, experiment):
         return ["-b", backend]
     return line.cluster_arguments

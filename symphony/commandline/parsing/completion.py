@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from symphony.commandline.parsing.completion_scripts import COMPLETE_DIRECTORIES, COMPLETE_FILES
 from symphony.commandline.parsing.intermixed import TypedOption, first_argument, split_words
+
+if TYPE_CHECKING:
+    from symphony.config import Configuration
 
 # Maps the metavar of an argument to the kind of path that the argument accepts.
 _PATH_COMPLETIONS = {
@@ -29,6 +32,10 @@ class Completable(Protocol):
     @property
     def args(self) -> argparse.Namespace:
         """The parsed options."""
+
+    @property
+    def configuration(self) -> Configuration:
+        """What is configured, also by the options that were parsed."""
 
     @property
     def master_parser(self) -> argparse.ArgumentParser:
@@ -102,7 +109,7 @@ def _candidates(line: Completable, before: Sequence[str], typed: str) -> Iterabl
     _store_backend_options(line, options, before)
     unfinished = _option_without_value(options, before)
     if unfinished is not None:
-        return _option_values(unfinished)
+        return _option_values(line, unfinished)
     if typed.startswith("-"):
         return sorted(_long_options(parser))
     if verb is None:
@@ -153,16 +160,14 @@ def _long_options(parser: argparse.ArgumentParser) -> Iterator[str]:
             yield from (option for option in action.option_strings if option.startswith("--"))
 
 
-def _option_values(action: argparse.Action) -> Iterable[str]:
+def _option_values(line: Completable, action: argparse.Action) -> Iterable[str]:
     """Return the possible values for an option."""
     if action.metavar == "BACKEND":
         from symphony.cluster.plugins import installed_backends
 
         return [info.name for info in installed_backends()]
     if action.dest == "profile":
-        from symphony.config import SymphonyConfig
-
-        return SymphonyConfig().profiles()
+        return line.configuration.profiles()
     return [*_choices(action), *_path_completions(action)]
 
 

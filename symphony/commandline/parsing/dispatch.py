@@ -31,6 +31,7 @@ from symphony.support.argument_checks import CHECKS, Check, check_methods
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.commandline.parsing.command import Table
+    from symphony.config import Configuration
     from symphony.hookspecs import BackendInfo, Option
 
 BACKEND_VARIABLE = "SYMPHONY_BACKEND"
@@ -116,9 +117,14 @@ class CommandLine:
     @property
     def backend_name(self) -> str:
         """The backend that ``-b`` requests, or else the configured backend."""
+        return self.args.backend or self.configuration.backend
+
+    @property
+    def configuration(self) -> Configuration:
+        """What is configured by files, variables, the program and the command line."""
         from symphony.config import SymphonyConfig
 
-        return self.args.backend or SymphonyConfig().backend
+        return SymphonyConfig().current()
 
     @property
     def backend_options(self) -> dict[str, object]:
@@ -210,14 +216,13 @@ class CommandLine:
         The name is None if the command line requests no backend.
         """
         from symphony.cluster.plugins import find_backend
-        from symphony.config import SymphonyConfig
 
         if self.args.backend:
             return f"-b {self.args.backend}", find_backend(self.args.backend).name
-        config = SymphonyConfig()
+        configuration = self.configuration
         profile = self.args.profile
-        if profile and config.profile_of("backend") == profile:
-            return f"--profile {profile}", find_backend(config.backend).name
+        if profile and configuration.profile_of("backend") == profile:
+            return f"--profile {profile}", find_backend(configuration.backend).name
         return "", None
 
     def _refuse_ignored_options(self) -> None:
@@ -404,19 +409,19 @@ class CommandLine:
         cluster is created.
         """
         from symphony.cluster.plugins import find_backend
-        from symphony.config.config import DEFAULT_BACKEND, SymphonyConfig
+        from symphony.config import SymphonyConfig
+        from symphony.config.configuration import DEFAULT_BACKEND
         from symphony.errors import PluginError, SymphonyError
 
         options = _first_options(words)
-        config = SymphonyConfig()
-        config.set_command_line(options)
+        SymphonyConfig().set_command_line(options)
         self._configuration_error = None
         try:
             if for_help:
                 variable = os.environ.get(BACKEND_VARIABLE)
                 info = find_backend(options.get("--backend") or variable or DEFAULT_BACKEND)
             else:
-                info = find_backend(config.backend)
+                info = find_backend(self.configuration.backend)
         except PluginError:
             return
         except SymphonyError as exc:
@@ -542,9 +547,8 @@ class CommandLine:
     def _report_untrusted_files(self) -> None:
         """Print a note for each configuration file that is ignored, at least in part."""
         from symphony.commandline.output.terminal import print_note
-        from symphony.config import SymphonyConfig
 
-        for file in SymphonyConfig().untrusted_files():
+        for file in self.configuration.untrusted_files():
             print_note(str(file))
 
     def _complete(self, words: Sequence[str]) -> int:
@@ -644,7 +648,7 @@ def _add_common_options(
     parsers suppress defaults, because a default would replace the value of an option given before
     the command. ``show_backend`` determines whether the help describes the backend selection.
     """
-    from symphony.config.config import DEFAULT_BACKEND
+    from symphony.config.configuration import DEFAULT_BACKEND
 
     backend = (
         f"backend that runs the processes (default: ${BACKEND_VARIABLE}, else the "

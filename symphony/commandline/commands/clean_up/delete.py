@@ -160,7 +160,7 @@ def _expand_patterns(
             continue
         matches = [name for name in known if fnmatchcase(name, word)]
         if not matches and not force:
-            hint = "" if only_selected else _matches_elsewhere(cluster.backend, word)
+            hint = "" if only_selected else _matches_elsewhere(cluster, word)
             hint = hint or f"; existing experiments: {join_names(known)}"
             raise NotFound(f"no experiment matches {word!r}{hint}")
         names += [(name, cluster) for name in matches]
@@ -181,7 +181,7 @@ def _finished_experiments(cluster: Cluster) -> list[tuple[str, Cluster | None]]:
     return [(status.name, cluster) for status in statuses if status.has_finished]
 
 
-def _matches_elsewhere(selected: str, pattern: str) -> str:
+def _matches_elsewhere(selected: Cluster, pattern: str) -> str:
     """Return a hint that names the other backends on which experiments match, or ``""``."""
     from fnmatch import fnmatchcase
 
@@ -193,7 +193,9 @@ def _matches_elsewhere(selected: str, pattern: str) -> str:
         if any(fnmatchcase(name, pattern) for name in known)
     ]
     return (
-        f" on {selected}; for those on another backend, add {' or '.join(found)}" if found else ""
+        f" on {selected.backend}; for those on another backend, add {' or '.join(found)}"
+        if found
+        else ""
     )
 
 

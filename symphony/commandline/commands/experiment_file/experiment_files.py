@@ -80,7 +80,6 @@ def load_with_errors(
         )
     if path.suffix == ".py":
         return LoadResult(_load_python(cluster, path, name, parameters or {}), [])
-    from symphony.config import SymphonyConfig
     from symphony.model import Experiment
     from symphony.model.document import files
 
@@ -88,7 +87,7 @@ def load_with_errors(
     experiment = result.experiment
     if experiment is None:
         return result
-    full_name = SymphonyConfig().experiment_name(name or experiment.name)
+    full_name = cluster.configuration.experiment_name(name or experiment.name)
     if full_name == experiment.name:
         return result
     return LoadResult(_renamed(experiment, full_name), result.errors)

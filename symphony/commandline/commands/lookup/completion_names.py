@@ -102,10 +102,8 @@ def _cluster_location(line: CommandLine) -> list[object] | None:
         return None
     from pkgutil import resolve_name
 
-    from symphony.config import SymphonyConfig
-
     option_names = [option.name for option in info.options if option.where]
-    configured = SymphonyConfig().options_for(info.name, option_names)
+    configured = line.configuration.options_for(info.name, option_names)
     find_location = resolve_name(info.place)
     return [info.name, find_location({**configured, **line.backend_options})]
 
@@ -116,7 +114,7 @@ def _experiments(line: CommandLine, _experiment: str) -> Iterable[str]:
         return names
     from symphony.commandline.commands.lookup.find_backend import quick_names
 
-    others = quick_names(line.selected_cluster.backend).values()
+    others = quick_names(line.selected_cluster).values()
     return dict.fromkeys([*names, *(name for known in others for name in known)])
 
 

@@ -25,6 +25,7 @@ from symphony.support.names import did_you_mean, join_names
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
     from symphony.cluster import Cluster
+    from symphony.config.configuration import ConfiguredValues
     from symphony.hookspecs import BackendInfo
 
 Result = TypeVar("Result")
@@ -40,8 +41,8 @@ def find_cluster(selected: Cluster, given: str, *, exact: bool) -> Cluster:
     the experiment. Unless ``exact`` is set, ``given`` can be the beginning of a name. Raises
     `UsageError` if several backends have the experiment.
     """
-    wanted = _possible_names(given)
-    others = quick_names(selected.backend)
+    wanted = _possible_names(given, selected.configuration)
+    others = quick_names(selected)
     elsewhere = _having(others, wanted)
     names: dict[str, list[str]] = {}
     # A slow backend is not asked if it is the only one that can have the experiment.
@@ -55,7 +56,7 @@ def find_cluster(selected: Cluster, given: str, *, exact: bool) -> Cluster:
             from symphony.cluster.run_results import cluster_of_record
 
             return cluster_of_record(run)
-        names.update(_slow_names(selected.backend))
+        names.update(_slow_names(selected))
         found = _having(names, wanted)
     if not found and not exact:
         found = _with_partial_name(names, given, wanted)
@@ -64,7 +65,7 @@ def find_cluster(selected: Cluster, given: str, *, exact: bool) -> Cluster:
     return cluster_of(found[0], selected) if found else selected
 
 
-def is_ambiguous(selected: str, name: str) -> bool:
+def is_ambiguous(selected: Cluster, name: str) -> bool:
     """Return whether another backend that lists its experiments without delay has one called
     ``name``.
     """
@@ -77,7 +78,7 @@ def raise_not_found(cluster: Cluster, name: str, error: NotFound) -> NoReturn:
     It is ``error``, or an error that names the backends that have the experiment ``name`` or an
     experiment with a similar name.
     """
-    others = quick_names(cluster.backend)
+    others = quick_names(cluster)
     found = _having(others, [name])
     if not found:
         run = _recorded_run(cluster.backend, [name])
@@ -118,7 +119,7 @@ def is_quick(backend: str) -> bool:
         return False
 
 
-def other_clusters(selected: str) -> Iterator[Cluster]:
+def other_clusters(selected: Cluster) -> Iterator[Cluster]:
     """Yield the clusters of the other backends that can list their experiments without delay and
     have at least one experiment.
     """
@@ -128,7 +129,7 @@ def other_clusters(selected: str) -> Iterator[Cluster]:
                 yield _new_cluster(backend)
 
 
-def slow_clusters(selected: str) -> Iterator[Cluster]:
+def slow_clusters(selected: Cluster) -> Iterator[Cluster]:
     """Yield the clusters of the other backends that are configured and slow to respond."""
     for backend in _slow_backends(selected):
         with suppress(SymphonyError):
@@ -175,7 +176,7 @@ class Response(Generic[Result]):
 # --- the names of the experiments of each backend ---
 
 
-def quick_names(selected: str) -> dict[str, list[str]]:
+def quick_names(selected: Cluster) -> dict[str, list[str]]:
     """Return a mapping from the other backends that list their experiments without delay to the
     names of their experiments.
     """
@@ -185,16 +186,18 @@ def quick_names(selected: str) -> dict[str, list[str]]:
 
     found: dict[str, list[str]] = {}
     for info in installed_backends():
-        if info.name == selected or info.experiments is None:
+        if info.name == selected.backend or info.experiments is None:
             continue
         # A backend that the user did not name must not make the command fail.
         with suppress(SymphonyError, ImportError, AttributeError, OSError, TypeError, ValueError):
             list_names = resolve_name(info.experiments)
-            found[info.name] = list(list_names(info.name, _configured_options(info)))
+            found[info.name] = list(
+                list_names(info.name, _configured_options(info, selected.configuration))
+            )
     return found
 
 
-def _slow_names(selected: str) -> dict[str, list[str]]:
+def _slow_names(selected: Cluster) -> dict[str, list[str]]:
     """Return the names of the experiments of the other backends that are configured and slow."""
     from symphony.commandline.output.terminal import print_note
 
@@ -243,47 +246,45 @@ def _names_of_selected(selected: Cluster, given: str, others: Sequence[str]) -> 
         raise BackendError(f"{exc}; for the experiment {given!r} there, add {options}") from exc
 
 
-def _slow_backends(selected: str) -> list[str]:
+def _slow_backends(selected: Cluster) -> list[str]:
     from symphony.cluster.plugins import installed_backends
-    from symphony.config import SymphonyConfig
 
-    if SymphonyConfig().is_empty():
+    configuration = selected.configuration
+    if configuration.is_empty():
         return []
     return [
         info.name
         for info in installed_backends()
-        if info.name != selected and info.experiments is None and _is_configured(info)
+        if info.name != selected.backend
+        and info.experiments is None
+        and _is_configured(info, configuration)
     ]
 
 
-def _is_configured(info: BackendInfo) -> bool:
+def _is_configured(info: BackendInfo, configuration: ConfiguredValues) -> bool:
     """Return whether the configuration selects experiments of a backend, for example with a
     Kubernetes context.
     """
-    options = _configured_options(info)
+    options = _configured_options(info, configuration)
     return any(option.where and option.name in options for option in info.options)
 
 
-def _configured_options(info: BackendInfo) -> dict[str, Any]:
-    from symphony.config import SymphonyConfig
-
+def _configured_options(info: BackendInfo, configuration: ConfiguredValues) -> dict[str, Any]:
     names = [option.name for option in info.options]
     options: dict[str, Any] = {}
     for name in (info.name, *info.aliases):
-        options.update(SymphonyConfig().options_for(name, names))
+        options.update(configuration.options_for(name, names))
     return options
 
 
 # --- matching ---
 
 
-def _possible_names(given: str) -> list[str]:
+def _possible_names(given: str, configuration: ConfiguredValues) -> list[str]:
     """Return the names that ``given`` can mean exactly: with the user name as a prefix, or as it
     is.
     """
-    from symphony.config import SymphonyConfig
-
-    return list(dict.fromkeys([SymphonyConfig().experiment_name(given), given]))
+    return list(dict.fromkeys([configuration.experiment_name(given), given]))
 
 
 def _having(names: dict[str, list[str]], wanted: Iterable[str]) -> list[str]:

@@ -74,9 +74,9 @@ class Listing:
         from symphony.commandline.commands.lookup import find_backend
 
         selected = self._selected
-        quick = list(find_backend.other_clusters(selected.backend))
+        quick = list(find_backend.other_clusters(selected))
         if self._slow is None:
-            self._slow = list(find_backend.slow_clusters(selected.backend))
+            self._slow = list(find_backend.slow_clusters(selected))
         slow = [cluster for cluster in self._slow if cluster.backend not in self._left_out]
         (quick if find_backend.is_quick(selected.backend) else slow).append(selected)
         responses: dict[str, Names] = {}

@@ -58,9 +58,7 @@ def with_user_prefix(cluster: Cluster, name: str) -> str:
     For example, ``rl`` becomes ``sarah-rl`` for the user name ``sarah``. If no experiment has the
     prefixed name, return ``name`` unchanged.
     """
-    from symphony.config import SymphonyConfig
-
-    username = SymphonyConfig().username
+    username = cluster.configuration.username
     if username is None or not name or name.startswith(f"{username}-"):
         return name
     prefixed = f"{username}-{name}"

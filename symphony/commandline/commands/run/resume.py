@@ -66,4 +66,4 @@ def _clusters(line: Line) -> Iterator[Cluster]:
 
     yield line.selected_cluster
     if not line.names_backend:
-        yield from find_backend.other_clusters(line.selected_cluster.backend)
+        yield from find_backend.other_clusters(line.selected_cluster)

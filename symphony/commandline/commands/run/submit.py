@@ -19,6 +19,7 @@ from symphony.errors import SymphonyError
 if TYPE_CHECKING:
     from symphony.commandline.commands.job_options import JobRequest
     from symphony.commandline.commands.line import Line
+    from symphony.config import Configuration
     from symphony.model import Experiment
 
 COMMAND = Command(
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     if args.misplaced or not args.remainder:
         raise _missing_command(line.prog, args)
     check_timeout(args)
-    request = _request(args)
+    request = _request(args, line.configuration)
     if args.name or args.force:
         return _submit(line, args, request)
     return _submit_with_free_name(line, args, request)
@@ -302,12 +303,11 @@ def _refuse_existing(line: Line, name: str) -> None:
     )
 
 
-def _request(args: argparse.Namespace) -> JobRequest:
+def _request(args: argparse.Namespace, configuration: Configuration) -> JobRequest:
     """Return a request with the values of the command-line options."""
     from dataclasses import fields
 
     from symphony.commandline.commands.job_options import JobRequest, default_name
-    from symphony.config import SymphonyConfig
 
     options = {
         field.name: getattr(args, field.name)
@@ -315,7 +315,7 @@ def _request(args: argparse.Namespace) -> JobRequest:
         if field.name != "command"
     }
     name = args.name or default_name(args.remainder)
-    options["name"] = SymphonyConfig().experiment_name(name)
+    options["name"] = configuration.experiment_name(name)
     return JobRequest(command=tuple(args.remainder), **options)
 
 

@@ -66,18 +66,17 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
         return _TRUST_CHANGES[args.what](args)
     if args.file is not None:
         raise UsageError(f"config {args.what} takes no file; see {line.prog} config --help")
-    return _CONFIG_VIEWS[args.what](args.json)
+    return _CONFIG_VIEWS[args.what](line, args.json)
 
 
-def _show_settings(as_json: bool) -> int:
+def _show_settings(line: Line, as_json: bool) -> int:
     """Print each configured setting with its value and its source."""
     from symphony.commandline.output.printing import show_json, show_table
     from symphony.commandline.output.tables import Column
-    from symphony.config import SymphonyConfig
 
-    config = SymphonyConfig()
-    settings = config.settings()
-    for file in config.untrusted_files():
+    configuration = line.configuration
+    settings = configuration.settings()
+    for file in configuration.untrusted_files():
         print_note(str(file))
     if as_json:
         show_json(
@@ -108,7 +107,7 @@ def _format_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _show_paths(as_json: bool) -> int:
+def _show_paths(line: Line, as_json: bool) -> int:
     """Print the paths of the configuration files in order of precedence, highest first."""
     import os
 
@@ -117,7 +116,7 @@ def _show_paths(as_json: bool) -> int:
 
     files = file_locations(os.environ)
     if as_json:
-        untrusted = _untrusted_paths()
+        untrusted = _untrusted_paths(line)
         rows: list[dict[str, Any]] = []
         for kind, path, exists in files:
             trusted = None if untrusted is None else path not in untrusted
@@ -133,19 +132,17 @@ def _show_paths(as_json: bool) -> int:
     return OK
 
 
-def _untrusted_paths() -> set[Path] | None:
+def _untrusted_paths(line: Line) -> set[Path] | None:
     """Return the paths of the files that are ignored, at least in part. Return None if a file is
     invalid.
     """
-    from symphony.config import SymphonyConfig
-
     try:
-        return {file.path for file in SymphonyConfig().untrusted_files()}
+        return {file.path for file in line.configuration.untrusted_files()}
     except SymphonyError:
         return None
 
 
-def _show_schema(as_json: bool) -> int:
+def _show_schema(_line: Line, as_json: bool) -> int:
     """Print the path of the JSON Schema for experiment files."""
     from symphony.commandline.output.printing import show_json
     from symphony.model.document import schema

@@ -227,7 +227,7 @@ class RunState:
     @property
     def is_stopping_all(self) -> bool:
         """True if all processes are being stopped, either for good or for a restart."""
-        return self.stopping or self.restarting
+        return self.restarting or self.stopping_since is not None
 
     @property
     def waits_for_start(self) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, field
+
 from simulate.promises import PROMISES
 
 ACTIONS = (
@@ -40,4 +43,16 @@ EVENTS = (
     "finished",
 )
 
-__all__ = ["ACTIONS", "EVENTS", "PROMISES"]
+
+@dataclass(slots=True)
+class Counts:
+    """What histories contain: ``actions`` counts the executed actions by their kind, ``events`` the
+    recorded events, and ``promises`` how often each promise was checked.
+    """
+
+    actions: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    promises: Counter[str] = field(default_factory=Counter)
+
+
+__all__ = ["ACTIONS", "EVENTS", "PROMISES", "Counts"]

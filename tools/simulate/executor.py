@@ -152,6 +152,8 @@ class Executor:
             cycle(scenario.repeats) if scenario.repeats else repeat(False)
         )
         self._known: dict[str, _Known] = {}
+        # The processes of which the reported facts are out of date.
+        self._changed: dict[str, _Known] = {}
         self._reported = Known()
         self._strays: bool | None = False
         self._strays_since: float | None = None
@@ -166,17 +168,30 @@ class Executor:
     def observation(self) -> Observation:
         """Return what is known now."""
         reported = self._reported
-        return Observation(
-            reported.processes,
-            strays=self._strays,
-            strays_since=self._strays_since,
-            strays_killed=self._strays_killed,
-            released=self.released,
-            eviction=self.eviction,
-            kills_at_once=self.kills_at_once,
-            active=reported.active,
-            news=reported.news,
+        if self._changed:
+            for name, known in self._changed.items():
+                reported.put(name, known.seen())
+            self._changed.clear()
+        return Observation(reported.processes, *self.circumstances, reported.active, reported.news)
+
+    @property
+    def circumstances(
+        self,
+    ) -> tuple[bool | None, float | None, bool, int, Ending | None, bool]:
+        """The facts of an observation that concern no single process."""
+        return (
+            self._strays,
+            self._strays_since,
+            self._strays_killed,
+            self.released,
+            self.eviction,
+            self.kills_at_once,
         )
+
+    @property
+    def has_news(self) -> bool:
+        """True if something is new about a process since the latest decision."""
+        return bool(self._changed) or self._reported.news is None or bool(self._reported.news)
 
     def note_decision(self) -> None:
         """Note that a decision has considered what is known."""
@@ -266,7 +281,7 @@ class Executor:
         return known
 
     def _show(self, name: str, known: _Known) -> None:
-        self._reported.put(name, known.seen())
+        self._changed[name] = known
 
     def _has_strays(self, name: str) -> bool:
         """Return whether programs run that earlier executions of a process have left behind."""
@@ -376,6 +391,7 @@ class Executor:
     def remove(self, action: Remove) -> None:
         """Forget a process."""
         self._known.pop(action.process, None)
+        self._changed.pop(action.process, None)
         self._reported.forget(action.process)
         self._machine.latest.pop(action.process, None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 
 from simulate.clock import LAUNCH_TIME
+from simulate.coverage import Counts
 from simulate.outside import SLOW_DISRUPTIONS, STARTED_AGAIN, SUDDEN_DISRUPTIONS, Outside
 from simulate.promises import ENDS, NO_ERROR, RECORD, Broken
 from simulate.scenario import Happening, Scenario
@@ -20,17 +21,21 @@ _STOP_SECONDS = 400.0
 _MOST_MOMENTS = 2000
 
 
-def run_history(scenario: Scenario, tell: Tell | None = None) -> Outcome:
-    """Run a scenario, and return what it has shown. ``tell`` receives the story line by line."""
+def run_history(
+    scenario: Scenario, tell: Tell | None = None, counts: Counts | None = None
+) -> Outcome:
+    """Run a scenario, and return what it has shown.
+
+    ``tell`` receives the story line by line. What the history contains is added to ``counts``.
+    """
     outcome = Outcome()
-    world = World(scenario, outcome, tell)
+    world = World(scenario, outcome, counts or Counts(), tell)
     try:
         History(world).run()
     except Broken as broken:
         outcome.broken = broken
     except Exception as exc:
         outcome.broken = _error(exc)
-    outcome.events, outcome.promises = world.ledger.events, world.ledger.checked
     return outcome
 
 

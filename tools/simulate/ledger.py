@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
 from simulate.clock import Clock
+from simulate.coverage import Counts
 from simulate.ends import check_finished, check_nothing_left, check_quiet
 from simulate.machine import Machine, Program
 from simulate.past import Asked, Experiment, Past
@@ -32,12 +32,11 @@ class Ledger:
     ``checked`` counts how often each promise was checked, and ``events`` the recorded events.
     """
 
-    def __init__(self, scenario: Scenario, clock: Clock, machine: Machine) -> None:
+    def __init__(self, scenario: Scenario, clock: Clock, machine: Machine, counts: Counts) -> None:
         self._clock = clock
         pasts = {process.name: Past(process) for process in scenario.processes}
         self.experiment = Experiment(scenario, machine, pasts, ends_with=list(scenario.ends_with))
-        self.checked: Counter[str] = Counter()
-        self.events: Counter[str] = Counter()
+        self.checked, self.events = counts.promises, counts.events
         self.is_exact = not scenario.crashes and not scenario.delays
 
     # --- requests ---

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 from symphony.plan.state import Event, RunState, checkpoint
 from symphony.supervised.record.event_file import decode, encode
+
+# How many lines are kept as events, because most lines are read several times.
+_REMEMBERED_LINES = 5000
 
 
 class Record:
@@ -49,7 +54,8 @@ class Record:
     def read(self) -> list[Event]:
         """Return the events as a new supervisor reads them."""
         self._encode()
-        return decode(b"".join(self._lines))
+        lines = b"".join(self._lines).split(b"\n")
+        return [event for line in lines for event in _decoded(line)]
 
     def _encode(self) -> None:
         self._lines += map(encode, self._events)
@@ -70,3 +76,9 @@ class Record:
             self._lines = [line, *self._lines[count:]]
         folded = self._folded + sum(map(len, self._lines))
         self._checkpoint = encode(checkpoint(state, folded, at)), len(self._lines)
+
+
+@functools.lru_cache(_REMEMBERED_LINES)
+def _decoded(line: bytes) -> list[Event]:
+    """Return the events of a line, which nobody changes."""
+    return decode(line)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from simulate.coverage import Counts
 from simulate.draw import draw_scenario
 from simulate.history import run_history
 
@@ -61,15 +62,13 @@ class Results:
 def run_seeds(seeds: range, max_failures: int = 1) -> Results:
     """Run the histories of some seeds, up to a number of failures."""
     results = Results()
+    counts = Counts(results.actions, results.events, results.promises)
     # Nothing of a history refers to itself for long, so the collection of cycles only costs time.
     gc.disable()
     for seed in seeds:
-        outcome = run_history(draw_scenario(seed))
+        outcome = run_history(draw_scenario(seed), counts=counts)
         results.histories += 1
         results.steps += outcome.steps
-        results.actions.update(outcome.actions)
-        results.events.update(outcome.events)
-        results.promises.update(outcome.promises)
         if outcome.broken is not None:
             results.failures.append(Failure(seed, outcome.broken.promise, str(outcome.broken)))
             if len(results.failures) >= max_failures:

@@ -64,7 +64,7 @@ class Succession:
             executor,
             world.ledger,
             world.points,
-            world.outcome.actions,
+            world.counts.actions,
             world.tell,
             checks_all=world.checks_all,
         )

@@ -102,6 +102,8 @@ class Supervisor:
         self._checks_all = checks_all
         self.crash: Crash | None = None
         self.steps = 0
+        # The facts of the latest decision, or None if something has been recorded since.
+        self._considered: tuple[object, ...] | None = None
 
     def begin(self) -> None:
         """Record that the experiment was launched, or that this supervisor replaces another."""
@@ -113,10 +115,15 @@ class Supervisor:
 
     def step(self) -> None:
         """Decide, record and act until nothing more follows from what is known."""
+        is_known = self._has_nothing_new()
+        if is_known and not self._checks_all:
+            # The supervisors of the product do not decide either.
+            return
         for _ in range(_MOST_DECISIONS):
             now = self._clock.now
             decision = decide(self.wish, self.state, self.executor.observation(), now)
             self.executor.note_decision()
+            self._considered = self._facts()
             self.steps += 1
             self.wake_at = decision.wake_at
             if not decision.events and not decision.actions:
@@ -124,6 +131,8 @@ class Supervisor:
                 if decision.wake_at is not None and decision.wake_at <= now:
                     raise Broken(IDLE, "the next decision is due at once, though nothing is new")
                 return
+            if is_known:
+                raise Broken(IDLE, f"without new facts, this was decided: {decision}")
             for name in decision.frees:
                 self._ledger.check_freed(name)
                 self.executor.free(name)
@@ -140,6 +149,16 @@ class Supervisor:
         last = [str(action) for action in decision.actions]
         kinds = [event["event"] for event in decision.events]
         raise Broken(IDLE, f"decisions at one moment do not end: {last}, {kinds}")
+
+    def _facts(self) -> tuple[object, ...]:
+        """Return what decisions depend on, except what the executor has news about."""
+        return (self.wish, *self.executor.circumstances)
+
+    def _has_nothing_new(self) -> bool:
+        """Return whether nothing has happened since the latest decision."""
+        if self.wake_at is not None and self.wake_at <= self._clock.now:
+            return False
+        return not self.executor.has_news and self._considered == self._facts()
 
     def _record_decision(self, decision: Decision) -> None:
         """Record what was decided.
@@ -162,6 +181,7 @@ class Supervisor:
     def write(self, event: Event, on_written: Callable[[], None] = lambda: None) -> None:
         """Record an event. ``on_written`` is called as soon as it is on the disk."""
         self._reach(event)
+        self._considered = None
         apply(self.state, event)
         self._record.append(event, self.state)
         on_written()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,9 +34,7 @@ def wish_of(
 
 def process_wish(process: Process) -> ProcessWish:
     """Return what is wanted of one process."""
-    restart = RestartPolicy(
-        policy=process.restart, max_restarts=process.max_restarts, backoff=process.backoff
-    )
+    restart = _restart_policy(process.restart, process.max_restarts, process.backoff)
     return ProcessWish(
         name=process.name,
         path=process.name,
@@ -49,3 +48,9 @@ def process_wish(process: Process) -> ProcessWish:
         reserves=process.reserves,
         fingerprint=str(process.version),
     )
+
+
+@functools.cache
+def _restart_policy(policy: str, max_restarts: int | None, backoff: float | None) -> RestartPolicy:
+    """Return a restart policy. There are few different ones, and each takes long to create."""
+    return RestartPolicy(policy=policy, max_restarts=max_restarts, backoff=backoff)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from simulate.clock import LAUNCH_TIME, Clock
+from simulate.coverage import Counts
 from simulate.ledger import Ledger
 from simulate.machine import Machine, Program
 from simulate.promises import SECOND_UP, Broken
@@ -30,9 +30,6 @@ class Outcome:
 
     steps: int = 0
     broken: Broken | None = None
-    actions: Counter[str] = field(default_factory=Counter)
-    events: Counter[str] = field(default_factory=Counter)
-    promises: Counter[str] = field(default_factory=Counter)
 
 
 class World:
@@ -42,14 +39,17 @@ class World:
     running. ``eviction`` is why the system stops the experiment, or None.
     """
 
-    def __init__(self, scenario: Scenario, outcome: Outcome, tell: Tell | None) -> None:
+    def __init__(
+        self, scenario: Scenario, outcome: Outcome, counts: Counts, tell: Tell | None
+    ) -> None:
         self.scenario = scenario
         self.outcome = outcome
+        self.counts = counts
         self._tell_line = tell
         self.tell = None if tell is None else self._tell_with_time
         self.clock = Clock()
         self.machine = Machine(self.clock, self._notice)
-        self.ledger = Ledger(scenario, self.clock, self.machine)
+        self.ledger = Ledger(scenario, self.clock, self.machine, counts)
         self.record = Record(scenario.record_limit)
         self.points = CrashPoints(scenario.crashes)
         self.processes = {process.name: process for process in scenario.processes}

@@ -155,7 +155,7 @@ def _is_other_time(draft: Draft, name: str, recorded: float, kill_at: float) -> 
     period begins when the signal is sent.
     """
     seen = draft.seen(name)
-    is_begun = seen.signaled_at is not None or seen.kill_at is not None
+    is_begun = seen.signaled_at is not None or seen.kill_at is not None or seen.killed
     is_later = kill_at > recorded + TOLERANCE_SECONDS
     is_earlier = kill_at < recorded - TOLERANCE_SECONDS
     return is_earlier or (is_later and not is_begun)

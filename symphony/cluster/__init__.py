@@ -1,4 +1,4 @@
-"""The abstract cluster, and the functions that find a backend and create its cluster."""
+"""`Cluster`, which users call, `Backend`, which each backend defines, and finding backends."""
 
 from symphony.cluster.cluster import (
     Cluster,

@@ -1,4 +1,4 @@
-"""The abstract cluster, which defines the methods that every backend has."""
+"""The class that users call. It is the same for all backends, except for `Backend`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ from symphony.cluster.matching import (
     fuzzy_match,
     launch_in_progress,
     runs_from_elsewhere,
+    still_awaited,
+    wait_timeout,
 )
 from symphony.errors import AlreadyExists, NotFound, SpecError, SymphonyError, Unsupported, shown
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus
 from symphony.support.argument_checks import CHECKS, Check, check_methods
 from symphony.support.attribute_checks import CheckedAttributes
-from symphony.support.names import check_is_text, did_you_mean
+from symphony.support.names import check_is_text, did_you_mean, join_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from symphony.archive.archive import Retention, Run
     from symphony.archive.archived_usage import RecordedUsage
+    from symphony.cluster.backend import Backend
     from symphony.cluster.running import Running, WaitFor
     from symphony.code.snapshot import CodeArchive
     from symphony.config import SymphonyConfig
@@ -55,6 +58,9 @@ if TYPE_CHECKING:
     from symphony.support.hidden_values import HiddenValues
     from symphony.usage import ExperimentUsage
 
+
+# How often `Cluster.wait` reads a status if the backend reports no change.
+_STATUS_CHECK_SECONDS = 1.0
 
 # A function to call with each status that differs from the previous one. The value can be None.
 OnChange = Callable[[ExperimentStatus], None] | None
@@ -95,9 +101,12 @@ class Manifest(abc.ABC):
         )
 
 
-class Cluster(CheckedAttributes, abc.ABC):
+class Cluster(CheckedAttributes):
     """An object that launches experiments and reports their status. Each backend defines one
-    subclass.
+    subclass, which adds the options of the backend.
+
+    What depends on the platform is done by `implementation`; see `symphony.cluster.backend`. A
+    subclass can also override a method instead.
 
     ``preamble_cmds`` and ``start_dir`` apply to every experiment that this cluster launches. The
     commands run before the experiment's own preamble commands, and a relative ``start_dir`` of the
@@ -152,6 +161,13 @@ class Cluster(CheckedAttributes, abc.ABC):
             # Validate the options now, so that an invalid option raises an error here and not at
             # the first launch.
             _ = self.defaults
+
+    @functools.cached_property
+    def implementation(self) -> Backend[Any]:
+        """The part of the cluster that depends on the platform. A backend overrides this."""
+        from symphony.cluster.backend import Backend
+
+        return Backend(self.backend)
 
     @functools.cached_property
     def defaults(self) -> Defaults:
@@ -301,12 +317,17 @@ class Cluster(CheckedAttributes, abc.ABC):
             sbatch_options=sbatch_options,
         )
 
-    @abc.abstractmethod
     def manifest(self, experiment: Experiment) -> Manifest:
         """Return the manifest of the objects that a launch would create, without creating them.
 
         Raises `SpecError` if the experiment cannot be launched.
         """
+        from symphony.plan.resolve import resolve
+
+        with self.implementation.reserve(experiment.name) as scheme:
+            plan = resolve(experiment, scheme, self.defaults)
+            manifest: Manifest = self.implementation.render(plan)
+        return manifest
 
     # --- launching ---
 
@@ -472,11 +493,29 @@ class Cluster(CheckedAttributes, abc.ABC):
 
         return running(self, experiment, wait=wait, timeout=timeout, force=force)
 
-    @abc.abstractmethod
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> Manifest:
         """Start all processes of ``experiment``, or none of them if one cannot be started."""
+        from symphony.archive.run_record import launch_record, run_name
+        from symphony.plan.resolve import resolve
+
+        del on_change
+        name, launched = experiment.name, time.time()
+        run = run_name(name, launched, os.urandom(2).hex())
+        options = self._options_to_record()
+        record = launch_record(experiment, self.backend, run, launched, launch_options=options)
+        with self.implementation.reserve(name) as scheme:
+            # An error must be raised before an experiment is deleted.
+            plan = resolve(experiment, scheme, self.defaults)
+            manifest: Manifest = self.implementation.render(plan)
+            if not force:
+                self._check_not_running(name)
+            with contextlib.suppress(Unsupported):
+                self.implementation.check(manifest)
+            self.delete(name)
+            self.implementation.create(manifest, record)
+        return manifest
 
     def check(self, manifest: Manifest) -> str:
         """Have the backend's server validate ``manifest`` without creating anything.
@@ -484,9 +523,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         Return the server's answer, which is one line, if it would accept the manifest. Otherwise,
         an error is raised. Raises `Unsupported` if the backend has no server.
         """
-        raise Unsupported(
-            f"the {self.backend} backend has no server that can check {manifest.experiment!r}"
-        )
+        return self.implementation.check(manifest)
 
     def launch_batch(
         self, experiments: Iterable[Experiment], *, force: bool = False, dry_run: bool = False
@@ -510,9 +547,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         `stop_processes` instead. With ``at_once``, processes are killed without a grace period.
         Raises `Unsupported` if the backend cannot keep a stopped experiment.
         """
-        raise Unsupported(
-            f"the {self.backend} backend cannot stop an experiment and keep it; delete it"
-        )
+        self.implementation.stop(experiment, at_once=at_once)
 
     # --- changing ---
 
@@ -689,7 +724,7 @@ class Cluster(CheckedAttributes, abc.ABC):
 
         See `symphony.archive.run_record.launch_record`.
         """
-        raise self._no_changes(experiment)
+        return self.implementation.record(experiment)
 
     def _no_changes(self, experiment: str) -> Unsupported:
         return Unsupported(
@@ -724,7 +759,12 @@ class Cluster(CheckedAttributes, abc.ABC):
         Raises `NotFound` if a name selects no process, and `Unsupported` if the backend cannot
         control single processes.
         """
-        raise self._no_control(experiment)
+        from symphony.cluster.process_requests import grace_seconds, request_processes
+
+        seconds = grace_seconds(grace, at_once)
+        return request_processes(
+            self, "stop", experiment, processes, grace=seconds, timeout=timeout
+        )
 
     def start_processes(
         self,
@@ -743,7 +783,9 @@ class Cluster(CheckedAttributes, abc.ABC):
         that are running are not changed. A process that is being stopped or restarted starts when
         this is done. Raises `BackendError` if the experiment has finished.
         """
-        raise self._no_control(experiment)
+        from symphony.cluster.process_requests import request_processes
+
+        return request_processes(self, "start", experiment, processes, timeout=timeout)
 
     def restart_processes(
         self,
@@ -759,7 +801,12 @@ class Cluster(CheckedAttributes, abc.ABC):
         This method combines `stop_processes` and `start_processes`, and has the same arguments. The
         processes keep their GPUs. Processes that are not running are only started.
         """
-        raise self._no_control(experiment)
+        from symphony.cluster.process_requests import grace_seconds, request_processes
+
+        seconds = grace_seconds(grace, at_once)
+        return request_processes(
+            self, "restart", experiment, processes, grace=seconds, timeout=timeout
+        )
 
     def finished_one_shots(self, status: ExperimentStatus) -> list[str]:
         """Return the names of the processes that have succeeded and for whose success others wait.
@@ -795,17 +842,14 @@ class Cluster(CheckedAttributes, abc.ABC):
         because of the signal, the exit counts as any other exit. No signal is sent if one of the
         processes is not running.
         """
-        raise self._no_control(experiment)
+        from symphony.cluster.process_requests import request_processes
+        from symphony.support.signal_names import find_signal
 
-    def _no_control(self, experiment: str) -> Unsupported:
-        return Unsupported(
-            f"the {self.backend} backend cannot stop, start, restart or signal single processes of "
-            f"{experiment!r}; delete the experiment, and launch it again"
-        )
+        number = int(find_signal(signal))
+        return request_processes(self, "signal", experiment, processes, signal=number, force=force)
 
     # --- deleting ---
 
-    @abc.abstractmethod
     def delete(
         self,
         experiment: str,
@@ -823,6 +867,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         of them are asked to exit at the same time, and each has its grace period. With
         ``at_once``, all are killed without a grace period.
         """
+        self.implementation.delete(experiment, in_order=in_order, at_once=at_once, purge=purge)
 
     def delete_batch(self, experiments: Iterable[str]) -> None:
         """Delete several experiments."""
@@ -879,13 +924,13 @@ class Cluster(CheckedAttributes, abc.ABC):
         del dry_run
         return {}
 
-    @abc.abstractmethod
     def list_experiments(self) -> list[str]:
         """Return the sorted names of the experiments that symphony launched on this cluster."""
+        return sorted(self.implementation.names())
 
-    @abc.abstractmethod
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
         """Return the current status of an experiment and of its processes."""
+        return self.implementation.observe(experiment)
 
     def describe_experiments(
         self, experiments: Sequence[str], *, on_error: Callable[[SymphonyError], None]
@@ -951,17 +996,14 @@ class Cluster(CheckedAttributes, abc.ABC):
         """Return the status of a process together with its settings, addresses and events, as far
         as the backend knows them.
         """
-        from symphony.process_details import ProcessDetails
-
-        return ProcessDetails(status=self.describe_process(experiment, process, process_group))
+        found = self.describe_process(experiment, process, process_group)
+        return self.implementation.details(experiment, found)
 
     def describe_topology(self, experiment: str) -> Topology:
         """Return the processes, groups and services of a launched experiment, including the
         services' ports and connections.
         """
-        raise Unsupported(
-            f"the {self.backend} backend cannot report the connections of {experiment!r}"
-        )
+        return self.implementation.topology(experiment)
 
     def iter_usage(
         self,
@@ -994,9 +1036,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         """Yield samples. The arguments are those of `iter_usage`, but ``names`` contains the names
         of processes, to which a change can add some.
         """
-        raise Unsupported(
-            f"the {self.backend} backend cannot report the resource use of {experiment!r}"
-        )
+        return self.implementation.usage(experiment, names, interval)
 
     def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
         """Return the samples in the record of an experiment's run, the earliest first.
@@ -1007,7 +1047,6 @@ class Cluster(CheckedAttributes, abc.ABC):
         self.describe_experiment(experiment)
         return []
 
-    @abc.abstractmethod
     def wait(
         self,
         experiment: str,
@@ -1027,6 +1066,28 @@ class Cluster(CheckedAttributes, abc.ABC):
         ``until="ready"``, for processes that did not become ready in time. The returned status
         contains the state of each process.
         """
+        from symphony.model.settings.durations import parse_timeout
+
+        seconds = parse_timeout(timeout)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        previous: ExperimentStatus | None = None
+        with self.implementation.watch(experiment) as watch:
+            while True:
+                status = watch.read()
+                if on_change is not None and status != previous:
+                    on_change(status)
+                previous = status
+                awaited = still_awaited(status, until, processes)
+                if not awaited:
+                    return status
+                # A backend may not notice that a process has disappeared, so the status is also
+                # read at regular intervals.
+                pause = _STATUS_CHECK_SECONDS
+                if deadline is not None:
+                    pause = min(pause, deadline - time.monotonic())
+                if pause <= 0:
+                    raise wait_timeout(status, until, awaited, seconds or 0.0)
+                watch.wait(pause)
 
     # --- using ---
 
@@ -1087,13 +1148,13 @@ class Cluster(CheckedAttributes, abc.ABC):
         )
         return (f"{line.text}\n" for line in to_lines(blocks))
 
-    @abc.abstractmethod
     def _read_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
         """Return a process's output so far, limited by ``since`` and ``tail`` and otherwise
         unchanged. Bytes that are not valid UTF-8 are decoded as in `symphony.log_text`.
         """
+        return "".join(self._iter_log_text(experiment, process, since=since, tail=tail))
 
     def iter_log_text(
         self,
@@ -1119,11 +1180,15 @@ class Cluster(CheckedAttributes, abc.ABC):
     def _iter_log_text(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> Iterator[str]:
-        """Yield the result of `_read_log` in pieces.
+        """Yield the result of `_read_log` in pieces."""
+        from symphony.log_blocks import LogBlock
 
-        A backend that can read a log in parts overrides this method.
-        """
-        yield self._read_log(experiment, process, since=since, tail=tail)
+        blocks = self._iter_output(
+            experiment, [process], follow=False, since=since, tail=tail, events=False
+        )
+        for block in blocks:
+            if isinstance(block, LogBlock):
+                yield block.text
 
     def hidden_values(self, experiment: str, changed: Experiment | None = None) -> HiddenValues:
         """Return the values that views hide in the output of an experiment.
@@ -1229,7 +1294,6 @@ class Cluster(CheckedAttributes, abc.ABC):
 
         return save_once(folder, names, read)
 
-    @abc.abstractmethod
     def iter_logs(
         self,
         experiment: str,
@@ -1248,22 +1312,11 @@ class Cluster(CheckedAttributes, abc.ABC):
         ``"5m"``, ``"2h"``), or an ISO 8601 time. Earlier lines are omitted. ``tail`` limits the
         output to the last ``tail`` lines of each process.
         """
+        from symphony.log_blocks import to_lines
 
-    def _iter_lines(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None,
-        *,
-        follow: bool,
-        since: float | str | None,
-        tail: int | None,
-    ) -> Iterator[LogLine]:
-        """Yield the lines of `iter_logs`.
-
-        A backend that keeps bytes which are not valid UTF-8, as in `symphony.log_text`, overrides
-        this method.
-        """
-        return self.iter_logs(experiment, processes, follow=follow, since=since, tail=tail)
+        return to_lines(
+            self.iter_output(experiment, processes, follow=follow, since=since, tail=tail)
+        )
 
     @overload
     def iter_output(
@@ -1318,20 +1371,28 @@ class Cluster(CheckedAttributes, abc.ABC):
     ) -> Iterator[LogBlock | ExperimentEvent]:
         """Yield blocks and events. The arguments are those of `iter_output`.
 
-        The text of the blocks is that of `symphony.log_text`. By default, the events come after all
-        lines. A backend that observes both together overrides this method.
+        The text of the blocks is that of `symphony.log_text`.
         """
+        from symphony.cluster.backend import Selection
         from symphony.cluster.since import parse_since
-        from symphony.log_blocks import to_blocks
 
-        lines = self._iter_lines(experiment, processes, follow=follow, since=since, tail=tail)
-        output = to_blocks(lines)
-        if not events:
+        removed = functools.partial(self.removed_processes, experiment)
+
+        def find_selected() -> list[str]:
+            return find_names(self.describe_experiment(experiment), processes, removed)
+
+        selection = Selection(
+            names=find_selected(),
+            find_names=find_selected,
+            since=None if since is None else parse_since(since, time.time()),
+            tail=tail,
+            follow=follow,
+            events=events,
+        )
+        output = self.implementation.output(experiment, selection)
+        if not events or self.implementation.output_includes_events:
             return output
-        earliest = 0.0 if tail is None else time.time()
-        if since is not None:
-            earliest = max(earliest, parse_since(since, time.time()))
-        return self._with_later_events(output, experiment, processes, earliest)
+        return self._with_later_events(output, experiment, processes, since=since, tail=tail)
 
     def iter_events(
         self,
@@ -1365,16 +1426,27 @@ class Cluster(CheckedAttributes, abc.ABC):
 
     def _with_later_events(
         self,
-        output: Iterator[LogBlock],
+        output: Iterator[LogBlock | ExperimentEvent],
         experiment: str,
         processes: Sequence[str] | None,
-        since: float,
+        *,
+        since: float | str | None,
+        tail: int | None,
     ) -> Iterator[LogBlock | ExperimentEvent]:
-        """Yield ``output``, and then the events that have happened since a time."""
+        """Yield ``output``, and then the events that have happened since a time.
+
+        The other arguments are those of `iter_output`.
+        """
+        from symphony.cluster.since import parse_since
+
+        now = time.time()
+        earliest = 0.0 if tail is None else now
+        if since is not None:
+            earliest = max(earliest, parse_since(since, now))
         yield from output
         with contextlib.suppress(NotFound):
             for event in self.iter_events(experiment, processes or None):
-                if event.at >= since:
+                if event.at >= earliest:
                     yield event
 
     def _iter_events(
@@ -1387,13 +1459,13 @@ class Cluster(CheckedAttributes, abc.ABC):
     ) -> Iterator[ExperimentEvent]:
         """Yield events. The arguments are those of `iter_events`, but ``names`` contains the names
         of processes, to which a change can add some, and ``since`` is in seconds since the epoch.
-
-        A backend that records events overrides this method.
         """
         from symphony.cluster.status_events import events_of_statuses
         from symphony.events import select_events
 
-        events = events_of_statuses(self, experiment, names, follow=follow)
+        events = self.implementation.events(experiment, names, follow=follow)
+        if events is None:
+            events = events_of_statuses(self, experiment, names, follow=follow)
         return select_events(events, names, since)
 
     def exec_command(
@@ -1412,16 +1484,16 @@ class Cluster(CheckedAttributes, abc.ABC):
         With ``interactive``, the command is connected to the terminal, and its output is not
         captured.
         """
-        raise Unsupported(
-            f"the {self.backend} backend cannot run commands in the environment of a process"
-        )
+        from symphony.model.settings.validators import strings
+
+        found = self.describe_process(experiment, process, process_group)
+        argv = strings(command, "command")
+        return self.implementation.exec(experiment, found, argv, interactive=interactive)
 
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
         """Attach the terminal to a process."""
-        raise Unsupported(
-            f"the {self.backend} backend cannot attach a terminal to {process!r}; "
-            "'symphony exec' runs a command in its environment, 'symphony logs -f' follows its log"
-        )
+        found = self.describe_process(experiment, process, process_group)
+        self.implementation.attach(experiment, found)
 
     def check_login(self, experiment: str, process: str, process_group: str | None = None) -> None:
         """Raise the error of `login` if no terminal can be attached to a process.
@@ -1447,14 +1519,34 @@ class Cluster(CheckedAttributes, abc.ABC):
         number of bytes, which is None if it is unknown. A backend whose processes run on this
         machine does not call ``progress``. With ``dry_run``, check both paths but copy nothing.
         """
-        raise Unsupported(f"the {self.backend} backend cannot copy files")
+        from symphony.cluster.backend import Place
+        from symphony.cluster.remote_path import parse_transfer
+
+        status = self.describe_experiment(experiment)
+        places: list[Place] = []
+        for text, remote in zip((source, target), parse_transfer(source, target), strict=True):
+            if remote is None:
+                places.append(Place(None, text))
+            else:
+                process = find_status(status, remote.process, remote.group)
+                places.append(Place(process, remote.path))
+        self.implementation.copy(experiment, *places, dry_run=dry_run, progress=progress)
 
     def external_url(self, experiment: str, service: str) -> str:
         """Return the external address of an exposed service as ``host:port``.
 
         Raises `NotFound` if the experiment does not expose the service.
         """
-        raise Unsupported(f"the {self.backend} backend cannot expose services")
+        addresses = self.implementation.external_addresses(experiment)
+        if service not in addresses:
+            hint = did_you_mean(service, addresses) or f"; exposed are {join_names(addresses)}"
+            raise NotFound(f"experiment {experiment!r} does not expose {service!r}{hint}")
+        address = addresses[service]
+        if address is None:
+            raise NotFound(
+                f"service {service!r} of {experiment!r} has no external address yet; try again"
+            )
+        return address
 
     def exposed_services(self, experiment: str) -> dict[str, str | None]:
         """Return a mapping from the exposed services of an experiment to their external addresses.
@@ -1463,14 +1555,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         determined quickly; `visit` then finds an address. Raises `Unsupported` if the backend
         cannot expose services.
         """
-        services = self.describe_topology(experiment).services
-        found: dict[str, str | None] = {}
-        for service in services:
-            if service.exposed:
-                found[service.name] = None
-                with contextlib.suppress(Unsupported, NotFound):
-                    found[service.name] = self.external_url(experiment, service.name)
-        return found
+        return dict(self.implementation.external_addresses(experiment))
 
     def port_forward(
         self,
@@ -1487,7 +1572,9 @@ class Cluster(CheckedAttributes, abc.ABC):
         ``local_port`` defaults to any free port. If a connection fails, ``on_error`` is called with
         an error message, in another thread.
         """
-        raise Unsupported(f"the {self.backend} backend cannot forward ports")
+        return self.implementation.forward(
+            experiment, process_or_service, port, local_port=local_port, on_error=on_error
+        )
 
     def visit(
         self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None

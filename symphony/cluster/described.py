@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster.python_command import PythonCommand, parse_arguments, parse_lines
+from symphony.cluster.debug.python_command import PythonCommand, parse_arguments, parse_lines
 from symphony.errors import BackendError, SpecError, SymphonyError
 
 if TYPE_CHECKING:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.archive import archived_logs
@@ -15,18 +14,99 @@ from symphony.archive.run_record import (
     TOPOLOGY_FILE,
     read_json,
 )
+from symphony.cluster.backend import Backend, Selection
 from symphony.cluster.cluster import Cluster, Manifest, OnChange
-from symphony.cluster.matching import Until, find_names
+from symphony.cluster.matching import Until
 from symphony.cluster.since import parse_since
 from symphony.errors import BackendError, Unsupported
-from symphony.status import ExperimentStatus, LogLine
+from symphony.status import ExperimentStatus, ProcessStatus
 
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
+    from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
     from symphony.usage import ExperimentUsage
+
+
+class RecordBackend(Backend[Manifest]):
+    """The files of the record of one run, in the form that `symphony.archive` describes."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run.backend)
+        self._run = run
+
+    def names(self) -> Collection[str]:
+        """Return the name of the run's experiment."""
+        return [self._run.experiment]
+
+    def record(self, experiment: str) -> Mapping[str, Any]:
+        """Return the recorded description of the launch."""
+        del experiment
+        return self._run.load_record()
+
+    def observe(self, experiment: str) -> ExperimentStatus:
+        """Return the last status before the experiment was deleted."""
+        del experiment
+        data = self._read(STATUS_FILE)
+        try:
+            return ExperimentStatus.from_dict(data)
+        except (KeyError, TypeError, ValueError) as exc:
+            raise self._damaged(STATUS_FILE) from exc
+
+    def details(self, experiment: str, process: ProcessStatus) -> ProcessDetails:
+        """Return the recorded details of a process."""
+        from symphony.process_details import ProcessDetails
+
+        del experiment
+        details = read_json(self._run.path / DETAILS_FILE) or {}
+        if process.name not in details:
+            return ProcessDetails(status=process)
+        try:
+            return ProcessDetails.from_dict(details[process.name], process)
+        except (KeyError, TypeError) as exc:
+            raise self._damaged(DETAILS_FILE) from exc
+
+    def topology(self, experiment: str) -> Topology:
+        """Return the recorded connections."""
+        from symphony.plan.topology import Topology
+
+        del experiment
+        data = self._read(TOPOLOGY_FILE)
+        try:
+            return Topology.from_dict(data)
+        except (KeyError, TypeError) as exc:
+            raise self._damaged(TOPOLOGY_FILE) from exc
+
+    def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
+        """Return the exposed services. Their addresses do not exist any more."""
+        services = self.topology(experiment).services
+        return {service.name: None for service in services if service.exposed}
+
+    def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock]:
+        """Yield the recorded output, to which nothing is added."""
+        from symphony.log_blocks import to_blocks
+
+        del experiment
+        directory = self._run.path / LOG_DIRECTORY
+        lines = archived_logs.iter_lines(
+            directory, selection.names, since=selection.since, tail=selection.tail
+        )
+        return to_blocks(lines)
+
+    def _read(self, name: str) -> dict[str, Any]:
+        """Return the contents of a file of the record."""
+        data = read_json(self._run.path / name)
+        if data is None:
+            raise self._damaged(name)
+        return data
+
+    def _damaged(self, name: str) -> BackendError:
+        path = self._run.path / name
+        return BackendError(
+            f"the record of run {self._run.name!r} is incomplete: {path} is missing or damaged"
+        )
 
 
 class RecordedRun(Cluster):
@@ -41,49 +121,7 @@ class RecordedRun(Cluster):
         self._run = run
         # A class has one backend, but records of several backends have this form.
         vars(self)["backend"] = run.backend
-
-    def list_experiments(self) -> list[str]:
-        """Return the name of the run's experiment."""
-        return [self._run.experiment]
-
-    def _launch_record(self, experiment: str) -> Mapping[str, Any]:
-        del experiment
-        return self._run.load_record()
-
-    def describe_experiment(self, experiment: str) -> ExperimentStatus:
-        """Return the last status before the experiment was deleted."""
-        del experiment
-        data = self._read(STATUS_FILE)
-        try:
-            return ExperimentStatus.from_dict(data)
-        except (KeyError, TypeError, ValueError) as exc:
-            raise self._damaged(STATUS_FILE) from exc
-
-    def explain_process(
-        self, experiment: str, process: str, process_group: str | None = None
-    ) -> ProcessDetails:
-        """Return the details of a process; see `Cluster.explain_process`."""
-        from symphony.process_details import ProcessDetails
-
-        status = self.describe_process(experiment, process, process_group)
-        details = read_json(self._run.path / DETAILS_FILE) or {}
-        if status.name not in details:
-            return ProcessDetails(status=status)
-        try:
-            return ProcessDetails.from_dict(details[status.name], status)
-        except (KeyError, TypeError) as exc:
-            raise self._damaged(DETAILS_FILE) from exc
-
-    def describe_topology(self, experiment: str) -> Topology:
-        """Return the connections; see `Cluster.describe_topology`."""
-        from symphony.plan.topology import Topology
-
-        del experiment
-        data = self._read(TOPOLOGY_FILE)
-        try:
-            return Topology.from_dict(data)
-        except (KeyError, TypeError) as exc:
-            raise self._damaged(TOPOLOGY_FILE) from exc
+        vars(self)["implementation"] = RecordBackend(run)
 
     def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
         """Return the samples in the record; see `Cluster.recorded_usage`."""
@@ -112,48 +150,12 @@ class RecordedRun(Cluster):
         recorded = sorted(path.stem for path in (self._run.path / LOG_DIRECTORY).glob("*.log"))
         return [name for name in recorded if name not in present]
 
-    def _read_log(
-        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
-    ) -> str:
-        return "".join(self._iter_log_text(experiment, process, since=since, tail=tail))
-
     def _iter_log_text(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> Iterator[str]:
         del experiment
         directory = self._run.path / LOG_DIRECTORY
         return archived_logs.iter_text(directory, process, since=_since_time(since), tail=tail)
-
-    def iter_logs(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None = None,
-        *,
-        follow: bool = False,
-        since: float | str | None = None,
-        tail: int | None = None,
-    ) -> Iterator[LogLine]:
-        """Yield the log lines of processes; see `Cluster.iter_logs`."""
-        from symphony.log_text import printable_items
-
-        return printable_items(
-            self._iter_lines(experiment, processes, follow=follow, since=since, tail=tail)
-        )
-
-    def _iter_lines(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None,
-        *,
-        follow: bool,
-        since: float | str | None,
-        tail: int | None,
-    ) -> Iterator[LogLine]:
-        del follow  # Nothing is added to a record.
-        status = self.describe_experiment(experiment)
-        names = find_names(status, processes, partial(self.removed_processes, experiment))
-        directory = self._run.path / LOG_DIRECTORY
-        return archived_logs.iter_lines(directory, names, since=_since_time(since), tail=tail)
 
     # --- methods that would change something ---
 
@@ -178,21 +180,6 @@ class RecordedRun(Cluster):
         """Raise `Unsupported`."""
         del purge, in_order, at_once
         raise self._read_only(experiment)
-
-    # --- implementation ---
-
-    def _read(self, name: str) -> dict[str, Any]:
-        """Return the contents of a file of the record."""
-        data = read_json(self._run.path / name)
-        if data is None:
-            raise self._damaged(name)
-        return data
-
-    def _damaged(self, name: str) -> BackendError:
-        path = self._run.path / name
-        return BackendError(
-            f"the record of run {self._run.name!r} is incomplete: {path} is missing or damaged"
-        )
 
     def _read_only(self, experiment: str) -> Unsupported:
         return Unsupported(

@@ -1142,7 +1142,8 @@ class HostCluster(Cluster):
         tail: int | None,
         events: bool,
     ) -> Iterator[LogBlock | ExperimentEvent]:
-        from symphony.supervised.read.output import Selection, iter_output
+        from symphony.cluster.backend import Selection
+        from symphony.supervised.read.output import iter_output
 
         run = self._find(experiment)
         removed = functools.partial(self.removed_processes, experiment)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from symphony.cluster import Cluster
+from symphony.cluster.debug.restarting import restart_with_ordinary_commands
 from symphony.cluster.matching import select_processes
-from symphony.cluster.restarting import restart_with_ordinary_commands
 from symphony.status import ProcessStatus, State
 from symphony.support.names import join_names
 

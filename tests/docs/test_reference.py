@@ -260,6 +260,11 @@ ALIASES = {
 # Names in other modules that are also part of the documented API.
 OTHER_NAMES = {
     "symphony.cluster.WatchedStatuses",
+    "symphony.cluster.backend.Backend",
+    "symphony.cluster.backend.Place",
+    "symphony.cluster.backend.ProcessRequest",
+    "symphony.cluster.backend.Selection",
+    "symphony.cluster.backend.Watch",
     "symphony.cluster.running.Running",
     "symphony.hookspecs.BackendInfo",
     "symphony.hookspecs.Option",

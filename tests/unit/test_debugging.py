@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from symphony import Experiment, SpecError
+from symphony.cluster.debug.python_command import parse_arguments, parse_line, parse_lines
 from symphony.cluster.debug_programs import dump_stacks
 from symphony.cluster.described import debug_sessions, under_debugger, without_debugger
-from symphony.cluster.python_command import parse_arguments, parse_line, parse_lines
 from symphony.commandline.commands.vscode import (
     attach_configuration,
     merged_text,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from symphony.plan.resolve import Plan
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
-    from symphony.status import ExperimentStatus, LogLine, ProcessStatus
+    from symphony.status import ExperimentStatus, ProcessStatus
     from symphony.usage import ExperimentUsage
     from symphony_kube.access.send_code import CodeSender
     from symphony_kube.api.client import Api
@@ -895,37 +895,6 @@ class KubeCluster(Cluster):
 
         return find_pod.removed_processes(self.api, self.scope(experiment))
 
-    def iter_logs(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None = None,
-        *,
-        follow: bool = False,
-        since: float | str | None = None,
-        tail: int | None = None,
-    ) -> Iterator[LogLine]:
-        """Return an iterator over the log lines of processes; see `Cluster.iter_logs`."""
-        from symphony.log_text import printable_items
-
-        return printable_items(
-            self._iter_lines(experiment, processes, follow=follow, since=since, tail=tail)
-        )
-
-    def _iter_lines(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None,
-        *,
-        follow: bool,
-        since: float | str | None,
-        tail: int | None,
-    ) -> Iterator[LogLine]:
-        from symphony_kube.logs import read
-
-        return read.iter_log_lines(
-            self.api, self.scope(experiment), processes, follow=follow, since=since, tail=tail
-        )
-
     def _iter_events(
         self,
         experiment: str,
@@ -953,15 +922,19 @@ class KubeCluster(Cluster):
         tail: int | None,
         events: bool,
     ) -> Iterator[LogBlock | ExperimentEvent]:
+        from symphony.log_blocks import to_blocks
         from symphony_kube.logs import read
 
-        if not (follow and events):
-            return super()._iter_output(
-                experiment, processes, follow=follow, since=since, tail=tail, events=events
-            )
-        return read.follow_output(
-            self.api, self.scope(experiment), processes, since=since, tail=tail
+        scope = self.scope(experiment)
+        if follow and events:
+            return read.follow_output(self.api, scope, processes, since=since, tail=tail)
+        lines = read.iter_log_lines(
+            self.api, scope, processes, follow=follow, since=since, tail=tail
         )
+        output = to_blocks(lines)
+        if not events:
+            return output
+        return self._with_later_events(output, experiment, processes, since=since, tail=tail)
 
     def exec_command(
         self,

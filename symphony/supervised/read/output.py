@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
 
+from symphony.cluster.backend import Selection
 from symphony.errors import NotFound
 from symphony.events import EXIT_KINDS, EventKind, ExperimentEvent, select_events
 from symphony.log_blocks import LogBlock
@@ -12,24 +12,6 @@ from symphony.supervised.read import log_files
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.event_stream import EventStream
 from symphony.supervised.record.status import StatusReader
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """The output to read: that of the processes ``names`` since a time, or the last lines of it.
-
-    ``find_names`` returns the names of the processes that are selected at the time of the call,
-    because a change can add processes. ``since`` is in seconds since the epoch, and ``tail`` is a
-    number of lines. With ``events``, the events of these processes are included, and those of the
-    experiment if all of its processes are selected. With ``tail``, only new events are included.
-    """
-
-    names: Sequence[str]
-    find_names: Callable[[], Sequence[str]]
-    since: float | None
-    tail: int | None
-    follow: bool
-    events: bool
 
 
 def iter_output(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import queue
 
     from symphony.cluster import Cluster
-    from symphony.cluster.debugging import Listening
+    from symphony.cluster.debug.debugging import Listening
     from symphony.commandline.commands.line import Line
     from symphony.model import Experiment
     from symphony.status import ProcessStatus
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
 def _show_stacks(
     line: Line, args: argparse.Namespace, experiment: str, process: ProcessStatus
 ) -> int:
-    from symphony.cluster.debugging import stacks
+    from symphony.cluster.debug.debugging import stacks
 
     if args.dry_run:
         print_note(f"would print the stacks of {process.path} of {experiment}")
@@ -145,7 +145,7 @@ def _debug_in_terminal(
 def _debug_with_client(
     line: Line, args: argparse.Namespace, experiment: str, process: ProcessStatus
 ) -> int:
-    from symphony.cluster.debugging import DEBUGGER_HOST, await_debugpy, find_debugpy
+    from symphony.cluster.debug.debugging import DEBUGGER_HOST, await_debugpy, find_debugpy
     from symphony.cluster.plugins import backend_supports
     from symphony.errors import Unsupported
 
@@ -214,7 +214,7 @@ def _preview(
     *,
     tty: bool = False,
 ) -> int:
-    from symphony.cluster.debugging import change_only
+    from symphony.cluster.debug.debugging import change_only
     from symphony.cluster.described import under_debugger
 
     changed = under_debugger(ordinary, process.name, module, "", tty=tty)
@@ -279,7 +279,7 @@ def _under_debugger(
     """Restart a process under a debugger, and put it back at the end of the block."""
     import secrets
 
-    from symphony.cluster.debugging import change_only
+    from symphony.cluster.debug.debugging import change_only
     from symphony.cluster.described import under_debugger
 
     session = secrets.token_hex(8)
@@ -296,7 +296,7 @@ def _under_debugger(
 
 def _put_back(cluster: Cluster, experiment: str, process: ProcessStatus, session: str) -> None:
     """Restart a process with its ordinary command if it is still under this debugger."""
-    from symphony.cluster.debugging import put_back
+    from symphony.cluster.debug.debugging import put_back
 
     try:
         with show_progress(f"restarting {process.path} with its ordinary command"):
@@ -332,7 +332,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 def _open_relay(port: int | None, address: str, reasons: queue.SimpleQueue[str]) -> Relay:
     """Return a relay from a local port to debugpy, which reports that a debugger disconnects."""
-    from symphony.cluster.debugging import DEFAULT_PORT
+    from symphony.cluster.debug.debugging import DEFAULT_PORT
     from symphony.errors import BackendError
     from symphony.supervised.access.relay import Relay
 

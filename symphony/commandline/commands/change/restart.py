@@ -38,7 +38,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
       symphony restart rl agent-3
       symphony restart rl agent --now
     """
-    from symphony.cluster.restarting import restart_with_ordinary_commands
+    from symphony.cluster.debug.restarting import restart_with_ordinary_commands
 
     grace = grace_period(args)
 

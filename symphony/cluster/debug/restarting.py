@@ -47,6 +47,6 @@ def _end_debugging(cluster: Cluster, experiment: str, names: Sequence[str]) -> l
         return []
     if debugged.keys().isdisjoint(names):
         return []
-    from symphony.cluster.debugging import put_back
+    from symphony.cluster.debug.debugging import put_back
 
     return put_back(cluster, experiment, names)

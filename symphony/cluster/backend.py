@@ -1,0 +1,317 @@
+"""What a backend does: the methods that `Cluster` calls, and that differ between platforms.
+
+All else that a user can do with a cluster is written once, in `Cluster`, with these methods. It
+checks the arguments, finds the processes that a user has named, and raises the errors that all
+backends share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from symphony.errors import Unsupported
+
+if TYPE_CHECKING:
+    from symphony.cluster.cluster import ExecResult, Manifest, Progress, Tunnel
+    from symphony.events import ExperimentEvent
+    from symphony.log_blocks import LogBlock
+    from symphony.plan.resolution.addresses import AddressScheme
+    from symphony.plan.resolve import Plan
+    from symphony.plan.topology import Topology
+    from symphony.process_details import ProcessDetails
+    from symphony.status import ExperimentStatus, ProcessStatus
+    from symphony.usage import ExperimentUsage
+
+# The class of the manifests of a backend.
+ManifestT = TypeVar("ManifestT", bound="Manifest")
+
+# How often the status of an experiment is read if the backend does not report changes.
+POLL_SECONDS = 0.1
+
+
+class Watch(NamedTuple):
+    """The observation of one experiment over some time.
+
+    ``read`` returns the current status, and raises `NotFound` if the experiment does not exist any
+    more. ``wait`` blocks until the status may have changed, for at most a number of seconds.
+    """
+
+    read: Callable[[], ExperimentStatus]
+    wait: Callable[[float], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The output to read: that of the processes ``names`` since a time, or the last lines of it.
+
+    ``find_names`` returns the names of the processes that are selected at the time of the call,
+    because a change can add processes. ``since`` is in seconds since the epoch, and ``tail`` is a
+    number of lines. With ``follow``, the output continues until the processes have exited. With
+    ``events``, the events of these processes are included, and those of the experiment if all of
+    its processes are selected. With ``tail``, only new events are included.
+    """
+
+    names: Sequence[str]
+    find_names: Callable[[], Sequence[str]]
+    since: float | None = None
+    tail: int | None = None
+    follow: bool = False
+    events: bool = False
+
+
+class ProcessRequest(NamedTuple):
+    """A request about the processes ``names`` of a running experiment.
+
+    ``kind`` is ``stop``, ``start``, ``restart`` or ``signal``. ``grace`` is the time in seconds
+    after which a process that is being stopped is killed, or None for its own grace period. For
+    ``signal``, ``signal`` is the number of the signal, and ``force`` permits one that ends the
+    process. ``timeout`` is how many seconds to wait until the request is done, or None.
+    """
+
+    kind: str
+    names: Sequence[str]
+    grace: float | None = None
+    signal: int = 0
+    force: bool = False
+    timeout: float | None = None
+
+
+class Place(NamedTuple):
+    """A path in a process, or a local path if ``process`` is None.
+
+    A relative path in a process is relative to the working directory of the process.
+    """
+
+    process: ProcessStatus | None
+    path: str
+
+
+class Backend(Generic[ManifestT]):
+    """The part of a cluster that depends on the platform. Each backend defines one subclass.
+
+    A backend has to define `reserve`, `render`, `create`, `delete`, `names`, `observe` and
+    `output`. All other methods are optional: by default, they raise `Unsupported`, or do what
+    their documentation says. A backend declares in `symphony.hookspecs.BackendInfo` which
+    capabilities it has.
+
+    ``name`` is the name of the backend. The names of experiments and processes are those that
+    exist, and not patterns. Times are in seconds since the epoch. Every method raises
+    `BackendError` if the platform fails, with one line that says what failed and how to fix it, and
+    `NotFound` if the experiment does not exist; see
+    `symphony.cluster.matching.experiment_not_found`.
+    """
+
+    # True if `output` yields events between the lines if a selection includes them. Otherwise, the
+    # events come after all lines.
+    output_includes_events: bool = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    # --- launching ---
+
+    def reserve(self, experiment: str) -> contextlib.AbstractContextManager[AddressScheme]:
+        """Return a context with the rules for the addresses of a plan of an experiment.
+
+        The ports that the rules have permitted are reserved until the end of the context, in which
+        `create` is called. The ports of a running experiment with the same name count as free,
+        because a launch replaces that experiment.
+        """
+        del experiment
+        raise self.unsupported("cannot assign addresses")
+
+    def render(self, plan: Plan) -> ManifestT:
+        """Return the description of everything that a launch of ``plan`` creates. Pure.
+
+        Raises `SpecError` if the plan cannot be launched.
+        """
+        raise self.unsupported(f"cannot launch {plan.experiment!r}")
+
+    def check(self, manifest: ManifestT) -> str:
+        """Have the platform validate ``manifest`` without creating anything, and return its answer,
+        which is one line.
+        """
+        raise self.unsupported(f"has no server that can check {manifest.experiment!r}")
+
+    def create(self, manifest: ManifestT, record: Mapping[str, Any]) -> None:
+        """Create everything that ``manifest`` describes, or nothing.
+
+        Return when all processes have started that do not wait for others. The experiment goes on
+        after this program has exited. ``record`` is the description of the launch, which `record`
+        returns; see `symphony.archive.run_record.launch_record`. Raises `AlreadyExists` if another
+        program has used the name in the meantime, and `LaunchFailed` if a process cannot be
+        created.
+        """
+        del record
+        raise self.unsupported(f"cannot launch {manifest.experiment!r}")
+
+    # --- ending ---
+
+    def stop(self, experiment: str, *, at_once: bool) -> None:
+        """Stop an experiment for good, but keep its logs and its status; see `Cluster.stop`."""
+        del experiment, at_once
+        raise self.unsupported("cannot stop an experiment and keep it; delete it")
+
+    def delete(self, experiment: str, *, in_order: bool, at_once: bool, purge: bool) -> None:
+        """Stop an experiment and remove everything that `create` has created.
+
+        If the experiment does not exist, nothing happens. If the backend keeps records of runs, the
+        record and the logs move to the archive, unless ``purge`` is true. The other arguments are
+        those of `Cluster.delete`.
+        """
+        del in_order, at_once, purge
+        raise self.unsupported(f"cannot delete {experiment!r}")
+
+    # --- observing ---
+
+    def names(self) -> Collection[str]:
+        """Return the names of the experiments that symphony has launched, in any order."""
+        raise self.unsupported("cannot list experiments")
+
+    def observe(self, experiment: str) -> ExperimentStatus:
+        """Return the current status of an experiment and of its processes.
+
+        A status is observed, not guessed: the state of a process whose exit nobody has observed is
+        ``unknown``.
+        """
+        raise self.unsupported(f"cannot report the status of {experiment!r}")
+
+    @contextlib.contextmanager
+    def watch(self, experiment: str) -> Iterator[Watch]:
+        """Return a context in which an experiment is observed.
+
+        By default, `observe` is called several times in a second. A platform that reports changes,
+        or of which only what is new can be read, does this faster and with less work.
+        """
+        yield Watch(
+            partial(self.observe, experiment),
+            lambda seconds: time.sleep(min(seconds, POLL_SECONDS)),
+        )
+
+    def record(self, experiment: str) -> Mapping[str, Any]:
+        """Return the description of the launch that `create` has received."""
+        raise self.unsupported(f"keeps no description of {experiment!r}")
+
+    def events(
+        self, experiment: str, names: Collection[str] | None, *, follow: bool
+    ) -> Iterator[ExperimentEvent] | None:
+        """Return the recorded events of an experiment in the order in which they happened.
+
+        With ``follow``, they continue until the experiment has finished or was deleted, or until
+        the processes ``names`` have exited. Events of other processes can be included. None means
+        that events are not recorded. They are then derived from the statuses, and contain only what
+        can still be observed.
+        """
+        del experiment, names, follow
+        return None
+
+    def details(self, experiment: str, process: ProcessStatus) -> ProcessDetails:
+        """Return the settings, addresses and events of a process, as far as they are known."""
+        from symphony.process_details import ProcessDetails
+
+        del experiment
+        return ProcessDetails(status=process)
+
+    def topology(self, experiment: str) -> Topology:
+        """Return the processes, groups and services of a launched experiment."""
+        raise self.unsupported(f"cannot report the connections of {experiment!r}")
+
+    def usage(
+        self, experiment: str, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        """Yield samples of the resources that processes use, until the experiment has finished.
+
+        ``names`` contains the processes, and a change can add some. None stands for all processes.
+        ``interval`` is in seconds.
+        """
+        del names, interval
+        raise self.unsupported(f"cannot report the resource use of {experiment!r}")
+
+    def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock | ExperimentEvent]:
+        """Yield the output of processes in the order in which it was written.
+
+        The text of the blocks is that of `symphony.log_text`, so that bytes which are not valid
+        UTF-8 are kept.
+        """
+        del selection
+        raise self.unsupported(f"keeps no output of {experiment!r}")
+
+    # --- changing ---
+
+    def request(self, experiment: str, request: ProcessRequest) -> None:
+        """Stop, start, restart or signal processes, and return when this is done.
+
+        See `Cluster.stop_processes` and the methods after it. Raises `TimeoutError`.
+        """
+        del request
+        raise self.unsupported(
+            f"cannot stop, start, restart or signal single processes of {experiment!r}; delete the "
+            "experiment, and launch it again"
+        )
+
+    # --- using ---
+
+    def exec(
+        self, experiment: str, process: ProcessStatus, argv: Sequence[str], *, interactive: bool
+    ) -> ExecResult:
+        """Run a command in the environment and the working directory of a process.
+
+        See `Cluster.exec_command`.
+        """
+        del experiment, process, argv, interactive
+        raise self.unsupported("cannot run commands in the environment of a process")
+
+    def attach(self, experiment: str, process: ProcessStatus) -> None:
+        """Attach the terminal of this program to a process."""
+        del experiment
+        raise self.unsupported(
+            f"cannot attach a terminal to {process.name!r}; 'symphony exec' runs a command in its "
+            "environment, 'symphony logs -f' follows its log"
+        )
+
+    def copy(
+        self,
+        experiment: str,
+        source: Place,
+        target: Place,
+        *,
+        dry_run: bool,
+        progress: Progress | None,
+    ) -> None:
+        """Copy files from or to a process; see `Cluster.transfer_file`."""
+        del experiment, source, target, dry_run, progress
+        raise self.unsupported("cannot copy files")
+
+    def forward(
+        self,
+        experiment: str,
+        process_or_service: str,
+        port: int | None,
+        *,
+        local_port: int | None,
+        on_error: Callable[[str], None] | None,
+    ) -> Tunnel:
+        """Forward a local port to a process or a service; see `Cluster.port_forward`."""
+        del experiment, process_or_service, port, local_port, on_error
+        raise self.unsupported("cannot forward ports")
+
+    def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
+        """Return the external addresses ``host:port`` of the exposed services of an experiment.
+
+        An address is None if it is not known yet.
+        """
+        del experiment
+        raise self.unsupported("cannot expose services")
+
+    # --- for the methods above ---
+
+    def unsupported(self, what: str) -> Unsupported:
+        """Return the error for a method that the backend does not have. ``what`` says what it
+        cannot do.
+        """
+        return Unsupported(f"the {self.name} backend {what}")

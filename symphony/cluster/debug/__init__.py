@@ -1,0 +1,1 @@
+"""Putting processes under a debugger, and restarting them with their ordinary commands."""

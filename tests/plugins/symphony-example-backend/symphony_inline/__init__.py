@@ -1,1 +1,0 @@
-"""The backend ``inline``, which runs processes one after another during the launch."""

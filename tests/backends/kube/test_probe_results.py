@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -187,14 +188,15 @@ def test_event_of_a_late_process_contains_the_last_result(monkeypatch):
         return replace(status, processes=tuple(reasons))
 
     monkeypatch.setattr(experiment_events.experiments, "explain_now", explain_now)
-    watch = experiment_events.EventWatch.__new__(experiment_events.EventWatch)
-    watch._api = watch._scope = watch.observer = None
+    events = experiment_events.EventStream.__new__(experiment_events.EventStream)
+    events._api = events._scope = None
+    events.stream = SimpleNamespace(observer=None)
     early = replace(processes[1], not_ready_in_time=False)
-    watch._previous = replace(status, processes=(processes[0], early))
-    assert [item.reason for item in watch._with_test_results(status)] == [
+    events._previous = replace(status, processes=(processes[0], early))
+    assert [item.reason for item in events._with_test_results(status)] == [
         "not ready within 5 s",
         "not ready within 5 s: refused",
     ]
-    watch._previous = status
-    assert watch._with_test_results(status) is status
+    events._previous = status
+    assert events._with_test_results(status) is status
     assert len(calls) == 1

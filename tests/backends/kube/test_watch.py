@@ -16,11 +16,11 @@ from symphony.errors import NotFound, Unreachable
 from symphony.status import State
 from symphony_kube.api.client import Api
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import Scope
+from symphony_kube.api.labels import ROSTER, Scope
 from symphony_kube.api.retries import Timeouts
-from symphony_kube.render.roster import Unit
+from symphony_kube.render.roster import Unit, encode_roster
 from symphony_kube.watch import informer
-from symphony_kube.watch.informer import Change, Watcher
+from symphony_kube.watch.informer import Change, Informer
 from symphony_kube.watch.observations import ObservationStream
 
 from .conftest import FOREVER, python, unschedulable, wait_until
@@ -68,6 +68,9 @@ class Server(http.server.ThreadingHTTPServer):
         self.script = list(script)
         self.watched: list[str] = []
         self.listed = 0
+        self.items = [pod(1)]
+        # A step "gate" in a script waits for this event.
+        self.gate = threading.Event()
         self.over = threading.Event()
 
 
@@ -79,7 +82,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.server.listed += 1
             version = str(100 * self.server.listed)
             self.answer(
-                json.dumps({"metadata": {"resourceVersion": version}, "items": [pod(1)]}).encode()
+                json.dumps(
+                    {"metadata": {"resourceVersion": version}, "items": self.server.items}
+                ).encode()
             )
             return
         self.server.watched.append(self.path.partition("resourceVersion=")[2].partition("&")[0])
@@ -94,6 +99,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.server.over.wait(20)
             return
         for part in step:
+            if part == "gate":
+                self.wfile.flush()
+                self.server.gate.wait(20)
+                continue
             self.wfile.write(
                 part.encode() if isinstance(part, str) else json.dumps(part).encode() + b"\n"
             )
@@ -139,14 +148,23 @@ def serve(tmp_path, monkeypatch):
     yield start
     for server in servers:
         server.over.set()
+        server.gate.set()
         server.shutdown()
         server.server_close()
 
 
-def take_changes(watcher: Watcher, number: int) -> list[Change]:
+def start(pods: Informer, **options) -> None:
+    """List the Pods, which is the first change, and watch them."""
+    objects = pods.start("pods", **options)
+    assert [item["metadata"]["name"] for item in objects] == ["p"]
+    (listed,) = take_changes(pods, 1)
+    assert (listed.event, listed.objects) == ("LISTED", objects)
+
+
+def take_changes(pods: Informer, number: int) -> list[Change]:
     found: list[Change] = []
     while len(found) < number:
-        changes = watcher.changes(30)
+        changes = pods.changes(30)
         assert changes, f"no more than {found}"
         found.extend(changes)
     return found
@@ -158,9 +176,9 @@ def versions(changes: list[Change]) -> list[tuple[str, str]]:
 
 def test_ended_watch_is_continued(serve):
     server, api = serve([event("MODIFIED", 101), event("MODIFIED", 102)], [event("DELETED", 103)])
-    with Watcher(api, PODS, "a=b") as watcher:
-        assert [item["metadata"]["name"] for item in watcher.start("pods")] == ["p"]
-        assert versions(take_changes(watcher, 3)) == [
+    with Informer(api, PODS, "a=b") as pods:
+        start(pods)
+        assert versions(take_changes(pods, 3)) == [
             ("MODIFIED", "101"),
             ("MODIFIED", "102"),
             ("DELETED", "103"),
@@ -170,9 +188,9 @@ def test_ended_watch_is_continued(serve):
 
 def test_bookmark_only_changes_the_version(serve):
     server, api = serve([event("BOOKMARK", 180)], [event("MODIFIED", 181)])
-    with Watcher(api, PODS, "a=b") as watcher:
-        watcher.start("pods")
-        assert versions(take_changes(watcher, 1)) == [("MODIFIED", "181")]
+    with Informer(api, PODS, "a=b") as pods:
+        start(pods)
+        assert versions(take_changes(pods, 1)) == [("MODIFIED", "181")]
         assert server.watched[:2] == ["100", "180"]
 
 
@@ -188,9 +206,9 @@ def test_bookmark_only_changes_the_version(serve):
 @pytest.mark.parametrize("answer", [503, 429])
 def test_lost_watch_is_continued(serve, end, answer):
     server, api = serve(end, answer, [event("MODIFIED", 102)])
-    with Watcher(api, PODS, "a=b") as watcher:
-        watcher.start("pods")
-        assert versions(take_changes(watcher, 2)) == [("MODIFIED", "101"), ("MODIFIED", "102")]
+    with Informer(api, PODS, "a=b") as pods:
+        start(pods)
+        assert versions(take_changes(pods, 2)) == [("MODIFIED", "101"), ("MODIFIED", "102")]
         assert (server.watched[:3], server.listed) == (["100", "101", "101"], 1)
 
 
@@ -199,9 +217,9 @@ def test_lost_watch_is_continued(serve, end, answer):
 )
 def test_unavailable_version_causes_a_new_list(serve, end):
     server, api = serve(end, [event("MODIFIED", 201)])
-    with Watcher(api, PODS, "a=b") as watcher:
-        watcher.start("pods")
-        first, second = take_changes(watcher, 2)
+    with Informer(api, PODS, "a=b") as pods:
+        start(pods)
+        first, second = take_changes(pods, 2)
         assert (first.event, len(first.objects)) == ("LISTED", 1)
         assert versions([second]) == [("MODIFIED", "201")]
         assert (server.watched[:2], server.listed) == (["100", "200"], 2)
@@ -218,10 +236,10 @@ def test_watch_of_an_old_version_raises(serve, end):
 def test_long_outage_is_reported(serve):
     _, api = serve(*[503] * 1000)
     began = time.monotonic()
-    with Watcher(api, PODS, "a=b", outage_seconds=0.2) as watcher:
-        watcher.start("pods")
+    with Informer(api, PODS, "a=b", outage_seconds=0.2) as pods:
+        start(pods)
         with pytest.raises(ApiError, match="503"):
-            take_changes(watcher, 1)
+            take_changes(pods, 1)
         assert time.monotonic() - began > 0.2
 
 
@@ -236,30 +254,30 @@ def test_slow_list_is_not_an_outage(serve, monkeypatch):
         return asked(*given, **more)
 
     monkeypatch.setattr(api, "call", slowly)
-    with Watcher(api, PODS, "a=b", outage_seconds=60) as watcher:
-        watcher.start("pods")
-        assert versions(take_changes(watcher, 1)) == [("MODIFIED", "101")]
+    with Informer(api, PODS, "a=b", outage_seconds=60) as pods:
+        start(pods)
+        assert versions(take_changes(pods, 1)) == [("MODIFIED", "101")]
         assert server.watched[:2] == ["100", "100"]
 
 
 def test_optional_objects_that_may_not_be_watched_are_listed_again(serve):
     server, api = serve(403, 403)
-    with Watcher(api, PODS, "a=b") as watcher:
-        watcher.start("pods", optional=True, poll_seconds=0.01)
-        assert [change.event for change in take_changes(watcher, 2)] == ["LISTED"] * 2
+    with Informer(api, PODS, "a=b") as pods:
+        start(pods, optional=True, poll_seconds=0.01)
+        assert [change.event for change in take_changes(pods, 2)] == ["LISTED"] * 2
     server, api = serve(403)
-    with Watcher(api, PODS, "a=b") as watcher:
-        watcher.start("pods", optional=True)
-        assert watcher.changes(0.5) == []
+    with Informer(api, PODS, "a=b") as pods:
+        start(pods, optional=True)
+        assert pods.changes(0.5) == []
         assert (len(server.watched), server.listed) == (1, 1)
 
 
 def test_client_error_is_reported_immediately(serve):
     _, api = serve(403)
-    with Watcher(api, PODS, "a=b") as watcher:
-        watcher.start("pods")
+    with Informer(api, PODS, "a=b") as pods:
+        start(pods)
         with pytest.raises(ApiError, match="403"):
-            take_changes(watcher, 1)
+            take_changes(pods, 1)
 
 
 def test_close_wakes_a_waiting_thread(serve):
@@ -278,8 +296,8 @@ def test_close_ends_a_watch_that_waits_for_the_next_try(serve):
     server, api = serve(503)
     api.timeouts = Timeouts(pauses=(60.0,))
     of_other_tests = set(threading.enumerate())
-    with Watcher(api, PODS, "a=b") as watcher:
-        watcher.start("pods")
+    with Informer(api, PODS, "a=b") as pods:
+        start(pods)
         wait_until(lambda: server.watched)
     join_watches(of_other_tests)
 
@@ -318,6 +336,103 @@ def test_changes_that_have_arrived_are_observed_without_time_to_wait(serve):
         while not latest.status.ended and time.monotonic() < deadline:
             latest = following.next(0) or latest
         assert latest.status.ended
+
+
+# --- several readers of one experiment ---
+
+
+def of_run(version: int, name: str = "p", *, run: str = "one", phase: str = "Pending") -> dict:
+    """Return a Pod of a run, with the roster of its experiment."""
+    item = pod(version, name)
+    metadata = item["metadata"]
+    metadata["labels"] |= {"symphony/run": run, "symphony/experiment": "rl"}
+    metadata["annotations"] = {ROSTER: encode_roster((Unit(name=name, processes=(name,)),))}
+    minute = {"one": 1, "two": 2}[run]
+    metadata["creationTimestamp"] = f"2026-01-01T00:0{minute}:00Z"
+    return {**item, "status": {"phase": phase}}
+
+
+def test_readers_share_one_watch(serve):
+    server, api = serve()
+    server.items = [of_run(1)]
+    of_other_tests = set(threading.enumerate())
+    with ObservationStream(api, SCOPE) as first, ObservationStream(api, SCOPE) as second:
+        first.first()
+        second.first()
+        assert first.observe() is second.observe()
+        wait_until(lambda: server.watched)
+        first.close()
+        assert first.next() is None
+        assert (server.listed, server.watched) == (2, ["100"])
+        assert second.next(0.01) is None
+    join_watches(of_other_tests)
+    with ObservationStream(api, SCOPE) as later:
+        later.first()
+        wait_until(lambda: len(server.watched) == 2)
+
+
+def test_all_readers_receive_each_change(serve):
+    done = of_run(301, phase="Succeeded")
+    server, api = serve(["gate", {"type": "MODIFIED", "object": done}])
+    server.items = [of_run(1)]
+    with ObservationStream(api, SCOPE) as first, ObservationStream(api, SCOPE) as second:
+        assert [stream.first().status.ended for stream in (first, second)] == [False, False]
+        server.gate.set()
+        assert [stream.next(30).status.ended for stream in (first, second)] == [True, True]
+
+
+def test_reader_sees_what_its_caller_has_seen(serve):
+    """The watch can be late."""
+    server, api = serve()
+    server.items = [of_run(1)]
+    with ObservationStream(api, SCOPE) as first, ObservationStream(api, SCOPE) as second:
+        assert not first.first().status.ended
+        server.items = [of_run(150, phase="Succeeded")]
+        assert second.first().status.ended
+        assert first.next(30).status.ended
+
+
+def test_changes_that_a_list_contains_are_not_applied_again(serve):
+    old = {**pod(101), "status": {"phase": "Failed"}}
+    new = {**pod(250, "q"), "status": {"phase": "Running"}}
+    server, api = serve(
+        ["gate", {"type": "MODIFIED", "object": old}, {"type": "ADDED", "object": new}]
+    )
+    with Informer(api, PODS, "a=b") as pods:
+        start(pods)
+        server.items = [{**pod(150), "status": {"phase": "Succeeded"}}]
+        pods.start("pods")
+        server.gate.set()
+        assert versions(take_changes(pods, 2)) == [("LISTED", "150"), ("ADDED", "250")]
+
+
+def test_changes_during_a_list_call_are_applied_after_it(serve, monkeypatch):
+    server, api = serve(["gate", event("MODIFIED", 199), event("MODIFIED", 201)])
+    with Informer(api, PODS, "a=b") as pods:
+        start(pods)
+        asked = api.call
+
+        def late(*given, **more):
+            answer = asked(*given, **more)
+            server.gate.set()
+            take_changes(pods, 2)
+            return answer
+
+        monkeypatch.setattr(api, "call", late)
+        pods.start("pods")
+        assert versions(take_changes(pods, 2)) == [("LISTED", "1"), ("MODIFIED", "201")]
+
+
+def test_reader_after_another_launch_does_not_share_what_was_known(serve):
+    server, api = serve()
+    server.items = [of_run(1)]
+    with ObservationStream(api, SCOPE) as first, ObservationStream(api, SCOPE) as second:
+        first.first()
+        server.items = [of_run(150, "q", run="two")]
+        assert [item.name for item in second.first().status] == ["q"]
+        with pytest.raises(NotFound, match="replaced by another launch"):
+            first.next(30)
+        second.next(0.01)
 
 
 # --- a server in memory ---

@@ -37,9 +37,8 @@ from symphony_kube.logs.sources import (
 )
 from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.status.find_pod import list_removed_containers
-from symphony_kube.watch.experiment_events import EventWatch
-from symphony_kube.watch.informer import Change
-from symphony_kube.watch.observations import ExperimentWatch
+from symphony_kube.watch.experiment_events import EventStream
+from symphony_kube.watch.observations import ObservationStream
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, ResponseStream
@@ -135,7 +134,12 @@ class _ReaderFinished:
         return isinstance(self.error, Unreachable)
 
 
-_QueuedEvent = _NewLines | _ReaderFinished | list[Change] | SymphonyError
+class _ObjectsChanged:
+    """An event that reports changes to Pods or Jobs."""
+
+
+_OBJECTS_CHANGED = _ObjectsChanged()
+_QueuedEvent = _NewLines | _ReaderFinished | _ObjectsChanged | SymphonyError
 
 
 class _LogFollower:
@@ -146,8 +150,10 @@ class _LogFollower:
         self._scope = scope
         # The events that have not been yielded yet, in the order in which they happened.
         self._held: list[ExperimentEvent] = []
-        self._event_watch = EventWatch(api, scope) if events else None
-        self._watch = self._event_watch or ExperimentWatch(api, scope)
+        self._event_stream = EventStream(api, scope) if events else None
+        self._stream = ObservationStream(api, scope)
+        if self._event_stream is not None:
+            self._stream = self._event_stream.stream
         self._logs: dict[str, _ProcessLog] = {}
         # The processes that the caller has selected, which a change can add to.
         self._selected: Sequence[str] | None = None
@@ -160,7 +166,7 @@ class _LogFollower:
 
     def __exit__(self, *_: object) -> None:
         self._closed.set()
-        self._watch.close()
+        self._stream.close()
         for log in self._logs.values():
             if log.reader is not None:
                 log.reader.close()
@@ -170,10 +176,13 @@ class _LogFollower:
     ) -> Iterator[LogLine | ExperimentEvent]:
         """Yield the existing lines, and then new lines until all processes have exited."""
         self._selected = processes
-        self._watch.start()
+        if self._event_stream is None:
+            self._stream.start()
+        else:
+            self._event_stream.start()
         # The lines before the exits in this status are read below.
-        observation = self._watch.observer.observe(self._api.now())
-        refs = self._watch.observer.container_refs
+        observation = self._stream.observe()
+        refs = self._stream.container_refs
         if not {ref.process for ref in refs}.issuperset(processes or ()):
             refs += list_removed_containers(self._api, self._scope)
         names = resolve_names(self._api, self._scope, processes, refs)
@@ -206,10 +215,10 @@ class _LogFollower:
 
     def _hold_events(self, observation: Observation) -> None:
         """Add the new events, which can be held until lines have been read."""
-        if self._event_watch is None:
+        if self._event_stream is None:
             return
         is_complete = all(process.name in self._logs for process in observation.status)
-        events = self._event_watch.new_events(observation, self._api.now())
+        events = self._event_stream.take(observation, self._api.now())
         self._held += select_events(events, None if is_complete else self._logs, None)
 
     def _released_events(self) -> Iterator[ExperimentEvent]:
@@ -245,21 +254,17 @@ class _LogFollower:
             elif isinstance(event, SymphonyError):
                 raise event
             else:
-                self._watch.apply(event)
                 self._check_soon()
         if time.monotonic() >= self._next_check:
             self._check_processes()
 
     def _relay_changes(self) -> None:
-        """Put changes to Pods and Jobs into the queue. This method runs in a separate thread."""
-        while not self._watch.closed:
-            try:
-                changes = self._watch.changes()
-            except SymphonyError as exc:
-                self._put(exc)
-                return
-            if changes:
-                self._put(changes)
+        """Report changes to Pods and Jobs in the queue. This method runs in a separate thread."""
+        try:
+            while self._stream.wait():
+                self._put(_OBJECTS_CHANGED)
+        except SymphonyError as exc:
+            self._put(exc)
 
     def _put(self, event: _QueuedEvent) -> bool:
         """Put an event into the queue. Return False if the follower has been closed."""
@@ -276,13 +281,13 @@ class _LogFollower:
 
     def _check_processes(self) -> None:
         """Start the readers that are needed, and determine which processes have finished."""
-        observation = self._watch.observer.observe(self._api.now())
+        observation = self._stream.observe()
         status = observation.status
         self._add_new_logs(status)
         self._hold_events(observation)
         running = {process.name for process in status if process.state not in ENDED}
         refs_by_process: dict[str, list[ContainerRef]] = {}
-        for ref in self._watch.observer.container_refs:
+        for ref in self._stream.container_refs:
             refs_by_process.setdefault(ref.process, []).append(ref)
         for name, log in self._logs.items():
             log.ended = name not in running

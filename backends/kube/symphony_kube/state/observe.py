@@ -282,6 +282,11 @@ class PodObserver:
         return self.empty and self._stored is not None and not self._stored.is_changing
 
     @property
+    def has_stored_roster(self) -> bool:
+        """True if the stored roster was used, because no Pod and no Job had one."""
+        return self._stored is not None
+
+    @property
     def is_known(self) -> bool:
         """True if the experiment has Pods, Jobs or a roster."""
         return not self.empty or self._stored is not None

@@ -22,7 +22,7 @@ from symphony_kube.status.experiments import (
     complete_observer,
     list_if_possible,
 )
-from symphony_kube.watch.informer import LISTED, Watcher
+from symphony_kube.watch.informer import LISTED, Informer
 
 SERVICES, SECRETS, OWN_NAMESPACES = "services", "secrets", "namespaces"
 # The kinds of objects that determine the states of processes.
@@ -49,7 +49,7 @@ class ExperimentsWatch:
         self._uids: dict[str, dict[str, set[str]]] = {}
         # When to read the stored roster of each experiment, unless that is not necessary.
         self._due: dict[str, float] = {}
-        self._watcher = Watcher(
+        self._informer = Informer(
             api,
             {
                 PODS: collection_path("Pod", namespace),
@@ -74,19 +74,19 @@ class ExperimentsWatch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._watcher.close()
+        self._informer.close()
 
     @property
     def silent_seconds(self) -> float:
-        """See `Watcher.silent_seconds`."""
-        return self._watcher.silent_seconds
+        """See `Informer.silent_seconds`."""
+        return self._informer.silent_seconds
 
     def start(self) -> None:
         """List the objects that determine the states of processes.
 
         Raises `ApiError` if the user may not list Pods.
         """
-        self._replace(PODS, self._start(PODS))
+        self._start(PODS)
         self._start_optional(JOBS)
         self._complete()
 
@@ -96,7 +96,7 @@ class ExperimentsWatch:
         Raises `ApiError` if the user may not list namespaces, and none is given.
         """
         if self._namespace is None:
-            self._replace(OWN_NAMESPACES, self._start(OWN_NAMESPACES))
+            self._start(OWN_NAMESPACES)
         else:
             self._start_optional(SERVICES)
             self._start_optional(SECRETS)
@@ -107,11 +107,7 @@ class ExperimentsWatch:
 
         Raises `Unreachable` or `ApiError` if a watch cannot be continued.
         """
-        for change in self._watcher.changes(0):
-            if change.event == LISTED:
-                self._replace(change.kind, change.objects)
-            else:
-                self._apply(change.kind, change.event, change.objects[0])
+        self._apply_changes()
         # Requests would wait for the end of an outage.
         if not self.silent_seconds:
             self._complete()
@@ -119,11 +115,21 @@ class ExperimentsWatch:
 
     def _start(self, kind: str) -> tuple[Object, ...]:
         """List the objects of a kind and watch them, or list them again if watching is refused."""
-        return self._watcher.start(kind, optional=True, poll_seconds=_POLL_SECONDS)
+        objects = self._informer.start(kind, optional=True, poll_seconds=_POLL_SECONDS)
+        self._apply_changes()
+        return objects
 
     def _start_optional(self, kind: str) -> None:
         """Do the same, unless the user may not list them."""
-        self._replace(kind, list_if_possible(lambda: self._start(kind)))
+        self._uids[kind] = {}
+        list_if_possible(lambda: self._start(kind))
+
+    def _apply_changes(self) -> None:
+        for change in self._informer.take():
+            if change.event == LISTED:
+                self._replace(change.kind, change.objects)
+            else:
+                self._apply(change.kind, change.event, change.objects[0])
 
     def _replace(self, kind: str, objects: Iterable[Object]) -> None:
         found: dict[str, list[Object]] = {name: [] for name in self._uids.get(kind, {})}

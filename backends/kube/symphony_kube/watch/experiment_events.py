@@ -1,12 +1,12 @@
 """The events of an experiment, from the states of its objects and the events of Kubernetes.
 
-`EventWatch` derives them from one stream of changes: to the Pods and Jobs of the experiment, to the
-Pods of its supervisor, and to the events of Kubernetes in the namespace.
+`EventStream` derives them from the observations of the experiment, from the Pods of its supervisor,
+and from the events of Kubernetes in the namespace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,31 +16,23 @@ from symphony.status import ENDED, ExperimentStatus
 from symphony_kube.api import client
 from symphony_kube.api.client import Api
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import MANAGED_SELECTOR, RUN, SUPERVISOR, Scope
-from symphony_kube.api.resources import collection_path, items_of
+from symphony_kube.api.labels import Scope
+from symphony_kube.api.resources import items_of
 from symphony_kube.render.attempt_names import first_name
-from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, observe
+from symphony_kube.state.observe import observe
 from symphony_kube.status import experiments
 from symphony_kube.status.event_sources.earlier_runs import earlier_events
-from symphony_kube.status.event_sources.kubernetes_warnings import (
-    FIELD_SELECTOR,
-    KubernetesWarnings,
-    first_time,
-)
+from symphony_kube.status.event_sources.kubernetes_warnings import KubernetesWarnings, first_time
 from symphony_kube.status.event_sources.supervisor_events import SupervisorEvents
 from symphony_kube.status.find_pod import pod_path
-from symphony_kube.watch.informer import Change, Watcher
-from symphony_kube.watch.observations import ExperimentWatch, ObservationStream
+from symphony_kube.watch.experiment_informer import SUPERVISORS
+from symphony_kube.watch.observations import ObservationStream
 
 if TYPE_CHECKING:
     from symphony_kube.state.observe import Observation
 
 Object = Mapping[str, Any]
 
-EVENTS, SUPERVISORS = "events", "supervisors"
-
-# How often the events of Kubernetes are listed if the user may not watch them.
-EVENT_POLL_SECONDS = 5.0
 # After the deletion of one Pod, wait this long for the deletion of the other Pods.
 DELETION_SETTLE_SECONDS = 1.0
 # How long the requests of a command can be incomplete while it is running.
@@ -57,11 +49,12 @@ def iter_events(
     With ``follow``, continue until the experiment has finished or was deleted, or until the
     processes ``names`` have exited.
     """
-    watch = EventWatch(api, scope, follow=follow)
-    with ObservationStream(api, scope, watch=watch) as stream:
+    events = EventStream(api, scope, follow=follow)
+    with events.stream as stream:
+        events.start()
         observation: Observation | None = stream.first()
         while observation is not None:
-            yield from watch.new_events(observation, api.now())
+            yield from events.take(observation, api.now())
             if not follow:
                 return
             try:
@@ -92,15 +85,17 @@ def _late_processes(status: ExperimentStatus) -> set[str]:
     return {process.name for process in status if process.not_ready_in_time}
 
 
-class EventWatch(ExperimentWatch):
-    """A watch that also returns the events of the experiment.
+class EventStream:
+    """The events of an experiment.
 
-    If the user may not list the events of Kubernetes, one event reports this.
+    They follow from the observations of ``stream``, from the Pods of the supervisor and from the
+    events of Kubernetes. If the user may not list the events of Kubernetes, one event reports this.
     """
 
     def __init__(self, api: Api, scope: Scope, *, follow: bool = True) -> None:
-        super().__init__(api, scope, follow=follow)
         self._api = api
+        self._scope = scope
+        self.stream = ObservationStream(api, scope, follow=follow, has_news=self._has_news)
         self._previous: ExperimentStatus | None = None
         self._listed_pods: tuple[client.Object, ...] = ()
         self._known_revision = 0
@@ -112,30 +107,13 @@ class EventWatch(ExperimentWatch):
         # The obstacles that have been reported since the latest start of each process.
         self._texts: set[tuple[str | None, str]] = set()
 
-    def _make_watcher(self, api: Api, scope: Scope, *, follow: bool) -> Watcher:
-        paths = {
-            PODS: collection_path("Pod", scope.namespace),
-            JOBS: collection_path("Job", scope.namespace),
-            JOB_SETS: collection_path("JobSet", scope.namespace),
-            SUPERVISORS: collection_path("Pod", scope.namespace),
-            EVENTS: f"/api/v1/namespaces/{scope.namespace}/events",
-        }
-        supervisor = f"{MANAGED_SELECTOR},{SUPERVISOR}={scope.experiment}"
-        if scope.run:
-            supervisor = f"{supervisor},{RUN}={scope.run}"
-        queries = {
-            SUPERVISORS: {"labelSelector": supervisor},
-            EVENTS: {"fieldSelector": FIELD_SELECTOR},
-        }
-        return Watcher(api, paths, scope.present_selector, queries=queries, follow=follow)
-
-    def start(self) -> tuple[client.Object, ...]:
-        """List all objects, and begin to watch them; see `ExperimentWatch.start`."""
-        self._listed_pods = super().start()
+    def start(self) -> None:
+        """List all objects, and begin to watch them; see `ObservationStream.start`."""
+        self._listed_pods = self.stream.start()
         self._news += self._events_of_removed_processes()
-        self._news += self._supervisor.add(self._watcher.start(SUPERVISORS))
+        self.stream.list_supervisors()
         try:
-            found = self._watcher.start(EVENTS, optional=True, poll_seconds=EVENT_POLL_SECONDS)
+            self.stream.list_events()
         except ApiError as exc:
             if exc.status != 403:
                 raise
@@ -146,9 +124,6 @@ class EventWatch(ExperimentWatch):
             self._news.append(
                 ExperimentEvent(at=self._api.now(), kind=EventKind.WARNING, text=f"note: {text}")
             )
-        else:
-            self._warnings.add(found)
-        return self._listed_pods
 
     def _events_of_removed_processes(self) -> list[ExperimentEvent]:
         """Return the events of processes that a change has removed, from the Pods that are kept."""
@@ -160,28 +135,22 @@ class EventWatch(ExperimentWatch):
         status = observe(self._scope.experiment, pods, now=now).status
         return [event for event in events_between(None, status, now) if event.process in names]
 
-    def apply(self, changes: Iterable[Change]) -> None:
-        """Apply changes to the observer, and keep the events that they cause."""
-        for change in changes:
+    def _has_news(self) -> bool:
+        """Return whether there are events that do not follow from the state of the experiment."""
+        for change in self.stream.take_other_changes():
+            if change.event == "DELETED":
+                continue
             if change.kind == SUPERVISORS:
-                if change.event != "DELETED":
-                    self._news += self._supervisor.add(change.objects)
-            elif change.kind == EVENTS:
-                if change.event != "DELETED":
-                    self._warnings.add(change.objects)
+                self._news += self._supervisor.add(change.objects)
             else:
-                super().apply([change])
-        self._take_warnings()
-
-    @property
-    def has_news(self) -> bool:
-        """True if there are events that do not follow from the status."""
+                self._warnings.add(change.objects)
+        self._news += self._warnings.take(self._find_processes)
         return bool(self._news)
 
-    def new_events(self, observation: Observation, now: float) -> list[ExperimentEvent]:
+    def take(self, observation: Observation, now: float) -> list[ExperimentEvent]:
         """Return the events since the previous call, in chronological order.
 
-        ``observation`` is that of the observer at the time ``now``.
+        ``observation`` is that of the stream at the time ``now``.
         """
         status = self._without_passing_note(observation, now)
         shown = self._with_test_results(status)
@@ -191,7 +160,7 @@ class EventWatch(ExperimentWatch):
             self._listed_pods = ()
         self._previous = status
         events += self._new_changes()
-        self._take_warnings()
+        self._has_news()
         events += self._news
         self._news = []
         # A warning can be recorded later than the end.
@@ -206,7 +175,7 @@ class EventWatch(ExperimentWatch):
         late = _late_processes(status) - known
         if not late:
             return status
-        explained = experiments.explain_now(self._api, self._scope, status, self.observer)
+        explained = experiments.explain_now(self._api, self._scope, status, self.stream.observer)
         if explained is None:
             return status
         found = {process.name: process for process in explained if process.name in late}
@@ -231,14 +200,11 @@ class EventWatch(ExperimentWatch):
 
     def _new_changes(self) -> list[ExperimentEvent]:
         changes = [
-            change for change in self.observer.changes if change.revision > self._known_revision
+            change for change in self.stream.changes if change.revision > self._known_revision
         ]
         for change in changes:
             self._known_revision = max(self._known_revision, change.revision)
         return [change.to_event() for change in changes]
-
-    def _take_warnings(self) -> None:
-        self._news += self._warnings.take(self._find_processes)
 
     def _is_new(self, event: ExperimentEvent) -> bool:
         """Return whether an event is not a warning that repeats the reason of a process."""
@@ -257,7 +223,7 @@ class EventWatch(ExperimentWatch):
         uid = str(involved.get("uid"))
         if uid in self._supervisor.uids:
             return (None,)
-        return self.observer.processes_of(uid) or self._processes_of_deleted_pod(event)
+        return self.stream.observer.processes_of(uid) or self._processes_of_deleted_pod(event)
 
     def _processes_of_deleted_pod(self, event: Object) -> tuple[str | None, ...]:
         """Return the processes of a Pod that was deleted before it could be observed.
@@ -269,7 +235,7 @@ class EventWatch(ExperimentWatch):
         if created is None or first_time(event) < created:
             return ()
         name = first_name(str(event["involvedObject"].get("name")))
-        for unit in self.observer.units:
+        for unit in self.stream.units:
             if self._scope.object_name(unit.name) == name:
                 return unit.processes
         return ()

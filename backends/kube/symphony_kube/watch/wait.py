@@ -60,7 +60,7 @@ def wait(
                 on_change(observation.status)
             awaited = still_awaited(observation.status, until, processes)
             if until != "ended":
-                _check_awaited_images(stream.observer.units, observation)
+                _check_awaited_images(stream.units, observation)
             if awaited:
                 limit = deadline
                 if timeout is None:

@@ -158,12 +158,9 @@ class _Supervision:
     def run_until_finished(self) -> None:
         """Observe the run and execute decisions until nothing is left to decide."""
         with (
-            ObservationStream(self._api, self._scope, roster=self._run.roster) as observations,
+            self._open_observations() as observations,
             ReadyLogs(self._api, self._scope, self._run.roster) as logs,
         ):
-            # Only the units that existed before the first list call can be known to be deleted.
-            observations.observer.created = self._book.record.created
-            observations.observer.ended = self._book.record.ended
             observation = observations.first()
             if observation.empty and not self._book.record.created:
                 # A user who may not list Jobs sees a launch only when the controller has created
@@ -173,7 +170,7 @@ class _Supervision:
                 self._report_start()
                 self._usage.update(self._run, observation.status)
                 states = logs.add_ready(observation)
-                self._executor.adopt_ending(observations.observer.ending)
+                self._executor.adopt_ending(observations.ending)
                 if self._advance(replace(observation, containers=states)):
                     return
                 # When a log shows that a process is ready, the Pod is annotated, which causes a new
@@ -183,6 +180,20 @@ class _Supervision:
                 if logs.pending:
                     timeout = LOG_POLL_SECONDS
                 observation = observations.next(timeout) or observation
+
+    def _open_observations(self) -> ObservationStream:
+        """Return the observations of the run.
+
+        Only the units that existed before the first list call can be known to be deleted.
+        """
+        record = self._book.record
+        return ObservationStream(
+            self._api,
+            self._scope,
+            roster=self._run.roster,
+            created=record.created,
+            ended=record.ended,
+        )
 
     def _starts_again(self, observation: Observation) -> bool:
         """Return whether the experiment has no Pods because of disruptions, and goes on."""

@@ -38,12 +38,13 @@ class RestartPolicy:
 
     ``policy`` is ``Always``, ``OnFailure`` or ``Never``. ``max_restarts`` is the maximum number of
     restarts, or None for no limit. ``backoff`` is the delay in seconds before the second restart,
-    or None for the default.
+    or None for the default. After an exit with one of the ``final_codes``, it is not restarted.
     """
 
     policy: str = "Never"
     max_restarts: int | None = None
     backoff: float | None = None
+    final_codes: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, value: str | Mapping[str, Any] | None) -> RestartPolicy:
@@ -52,7 +53,7 @@ class RestartPolicy:
             return cls()
         if isinstance(value, str):
             return cls(policy=value)
-        return cls(**value)
+        return cls(**{**value, "final_codes": tuple(value.get("final_codes", ()))})
 
     def value(self) -> str | dict[str, Any]:
         """Return the value of the setting ``restart_policy`` for this policy; see `of`."""
@@ -60,6 +61,7 @@ class RestartPolicy:
             "policy": self.policy,
             "max_restarts": self.max_restarts,
             "backoff": self.backoff,
+            "final_codes": list(self.final_codes) or None,
         }
         given = {key: value for key, value in values.items() if value is not None}
         return self.policy if len(given) == 1 else given
@@ -79,10 +81,13 @@ class RestartPolicy:
             policy="OnFailure",
             max_restarts=self.max_restarts if is_stricter else limit,
             backoff=self.backoff,
+            final_codes=self.final_codes,
         )
 
     def applies_to(self, code: int | None) -> bool:
         """Return whether a process that exited with ``code`` is restarted if restarts are left."""
+        if code in self.final_codes:
+            return False
         return self.policy == "Always" or (self.policy == "OnFailure" and code != 0)
 
     def is_used_up(self, restarts: int) -> bool:

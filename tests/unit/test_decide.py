@@ -338,6 +338,16 @@ def test_reason_of_an_exit(code: int | None, reason: str, line: str) -> None:
     assert story.exits("a", code, reason=reason).lines() == [line]
 
 
+def test_final_exit_code_ends_the_restarts() -> None:
+    policy = RestartPolicy(policy="Always", final_codes=(2,))
+    story = Story(process("a", restart=policy), process("b"))
+    story.lines()
+    assert story.at(1).exits("a", 1).lines()[-1] == "started a"
+    assert story.at(2).exits("a", 2).lines() == [
+        "exited a code=2 reason=not restarted, because exit code 2 is final"
+    ]
+
+
 def test_restarts_and_their_delays() -> None:
     story = Story(process("a", restart=RestartPolicy(policy="Always", backoff=10, max_restarts=3)))
     story.lines()

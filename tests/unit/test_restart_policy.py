@@ -43,6 +43,17 @@ def test_policy_decides_by_exit_code(
     assert found == (Restart(0.0, 1) if code in restarted_codes else None)
 
 
+@pytest.mark.parametrize("policy", ["OnFailure", "Always"])
+@pytest.mark.parametrize(("code", "is_restarted"), [(2, False), (78, False), (1, True)])
+def test_process_is_not_restarted_after_a_final_exit_code(
+    policy: str, code: int, is_restarted: bool
+) -> None:
+    final = RestartPolicy.of({"policy": policy, "final_codes": [2, 78]})
+    assert RestartPolicy.of(final.value()) == final
+    found = decide_restart(final, Track(started=0.0), code, 1.0, Backoff())
+    assert (found is not None) is is_restarted
+
+
 @pytest.mark.parametrize(
     ("in_row", "run_seconds", "expected"),
     [

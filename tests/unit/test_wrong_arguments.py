@@ -232,6 +232,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "jobs_only": lambda: False,
     "max_skew": lambda: 1,
     "kernel_memory_m": lambda: 1,
+    "final_codes": lambda: 2,
     "key": lambda: "KEY",
     "keys": lambda: "options",
     "kubeconfig": lambda: "missing",

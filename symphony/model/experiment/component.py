@@ -206,6 +206,7 @@ class Component(SettingMethods):
         *,
         max_restarts: int | None = None,
         backoff: float | str | None = None,
+        final_codes: Sequence[int] | int | None = None,
     ) -> Self:
         """Set the restart policy: ``Always``, ``OnFailure`` or ``Never`` (the default).
 
@@ -213,11 +214,13 @@ class Component(SettingMethods):
         maximum number of restarts, as in ``on-failure:5``. The default is no limit. The first
         restart is immediate. ``backoff`` is the delay before the second restart, in seconds or with
         a unit such as ``"30s"``. The delay doubles with each further restart, up to 5 minutes. The
-        default is 10 seconds. ``policy`` can also be a mapping with the names of all arguments.
+        default is 10 seconds. After an exit with one of the ``final_codes``, such as that of an
+        error in its options, the process is not restarted. ``policy`` can also be a mapping with
+        the names of all arguments.
         """
         self._refuse_pod_setting("restart_policy")
         if isinstance(policy, Mapping):
-            _refuse_keywords("restart_policy", [max_restarts, backoff])
+            _refuse_keywords("restart_policy", [max_restarts, backoff, final_codes])
             return self.configure(restart_policy=policy)
         given = read_policy(
             policy, RESTART_FIELDS, "restart_policy", restarting=RESTARTING_POLICIES
@@ -230,6 +233,7 @@ class Component(SettingMethods):
         if max_restarts is not None:
             given["max_restarts"] = max_restarts
         given["backoff"] = backoff
+        given["final_codes"] = final_codes
         parsed = parse_policy(
             RESTART_FIELDS, given, "restart_policy", restarting=RESTARTING_POLICIES
         )

@@ -11,6 +11,7 @@ from symphony.model.settings import validators
 from symphony.model.settings.value_types import (
     ABSOLUTE_PATH,
     DURATION,
+    EXIT_CODES,
     FILES,
     FLAG,
     HTTP_TEST,
@@ -151,7 +152,15 @@ _RESTART_HINTS = {
     "false": _USE_NEVER,
 }
 RESTART_FIELDS = policy_fields(
-    RESTART_POLICIES, "the condition under which the process is restarted", _RESTART_HINTS
+    RESTART_POLICIES,
+    "the condition under which the process is restarted",
+    _RESTART_HINTS,
+    Field(
+        name="final_codes",
+        type=EXIT_CODES,
+        description="exit codes after which the process is not restarted, such as those of errors "
+        "in its options; the default is none",
+    ),
 )
 
 JOB_FIELDS = field_table(

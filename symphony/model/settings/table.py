@@ -431,7 +431,7 @@ class Settings:
         reports_parts=True,
         accepts="str | Keywords",
         example="restart_policy: OnFailure",
-        honoured_by={SUPERVISED: (), KUBE: ("policy", "max_restarts", "backoff")},
+        honoured_by={SUPERVISED: (), KUBE: ("policy", "max_restarts", "backoff", "final_codes")},
     )
     termination_grace_period: int | None = _setting(
         POD,

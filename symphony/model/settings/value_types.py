@@ -454,6 +454,20 @@ SHELL_LINE = ValueType(definition("line"), validators.shell_line)
 SHELL_LINES = ValueType(definition("lines"), validators.shell_lines)
 ABSOLUTE_PATH = ValueType(definition("absolute"), validators.absolute_path)
 WHOLE_NUMBER = ValueType(definition("count"), validators.whole_number)
+_MAX_EXIT_CODE = 255
+
+
+def _exit_codes(value: object, subject: str) -> list[int]:
+    """Return exit codes, which are given as a number or a list, in ascending order."""
+    given = value if isinstance(value, (list, tuple)) else [value]
+    codes = {validators.whole_number(code, subject) for code in given}
+    if codes and max(codes) > _MAX_EXIT_CODE:
+        raise SpecError(f"{subject} must be at most {_MAX_EXIT_CODE}, not {max(codes)}")
+    return sorted(codes)
+
+
+_EXIT_CODE = {"type": "integer", "minimum": 0, "maximum": _MAX_EXIT_CODE}
+EXIT_CODES = ValueType(any_of(_EXIT_CODE, list_of(_EXIT_CODE)), _exit_codes)
 RESOURCE_NAME = ValueType(
     {"type": "string", "pattern": f"^{validators.RESOURCE_NAME_PATTERN.pattern}$"},
     validators.resource_name,
@@ -572,9 +586,13 @@ def policy_word(words: Iterable[str], hints: Mapping[str, str] = MappingProxyTyp
 
 
 def policy_fields(
-    policies: Iterable[str], description: str, hints: Mapping[str, str] = MappingProxyType({})
+    policies: Iterable[str],
+    description: str,
+    hints: Mapping[str, str] = MappingProxyType({}),
+    *others: Field,
 ) -> dict[str, Field]:
-    """Return the fields of a policy with the given words, and of the restarts that it causes.
+    """Return the fields of a policy with the given words, of the restarts that it causes, and
+    ``others``.
 
     For ``hints``, see `policy_word`.
     """
@@ -592,6 +610,7 @@ def policy_fields(
             description="the delay before the second restart; the first restart is immediate, and "
             "the delay doubles with each further restart, up to 5 minutes; the default is 10 s",
         ),
+        *others,
     )
 
 

@@ -324,6 +324,9 @@ def _final_details(policy: RestartPolicy, track: Track, seen: Seen) -> dict[str,
         reason_code, reason = _explain_exit(seen.exit_code, seen.reason)
     if policy.applies_to(seen.exit_code) and policy.is_used_up(track.retries):
         reason = _with_used_restarts(reason, policy)
+    elif seen.exit_code in policy.final_codes:
+        text = f"not restarted, because exit code {seen.exit_code} is final"
+        reason = f"{reason}; {text}" if reason else text
     return {"reason": reason, "reason_code": reason_code}
 
 

@@ -130,6 +130,7 @@ _RESTART: Mapping[str, Check] = {
     "policy": _is_text,
     "max_restarts": _is_integer_or_none,
     "backoff": _is_number_or_none,
+    "final_codes": _is_integer_list,
 }
 
 _POLICIES: Mapping[str, Check] = {

@@ -613,6 +613,24 @@ def test_limits_for_restarts_are_applied_by_a_job_or_the_supervisor(
     assert [item.setting for item in manifest.ignored] == ignored
 
 
+@pytest.mark.parametrize(
+    ("job", "kind", "ignored"), [(None, "Pod", []), ({}, "Job", ["restart_policy.final_codes"])]
+)
+def test_final_exit_codes_are_applied_by_the_supervisor(
+    job: dict[str, int] | None, kind: str, ignored: list[str]
+) -> None:
+    exp = Experiment("e")
+    process = exp.new_process("p", container_image="i")
+    process.restart_policy("OnFailure", max_restarts=3, final_codes=2)
+    if job is not None:
+        process.job(**job)
+    manifest = rendered(exp)
+    assert [body["kind"] for body in manifest.units] == [kind]
+    assert [item.setting for item in manifest.ignored] == ignored
+    supervised = {"policy": "OnFailure", "max_restarts": 3, "final_codes": [2]}
+    assert manifest.roster[0].supervised_restart == ({} if job is not None else supervised)
+
+
 def test_policies_that_the_supervisor_applies() -> None:
     exp = Experiment("e", ends_with="p", on_failure="restart", deadline="1m")
     exp.new_process("p", container_image="i")

@@ -11,7 +11,6 @@ import contextlib
 import gc
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -170,6 +169,7 @@ def _ignored(
     """Return the settings that have no effect on Kubernetes."""
     unlimited: list[str] = []
     undelayed: list[str] = []
+    without_final_codes: list[str] = []
     with_large_code: list[str] = []
     for unit in planned:
         restart = unit.processes[0].restart
@@ -183,8 +183,15 @@ def _ignored(
             unlimited += paths_of_unit
         if restart.backoff is not None:
             undelayed += paths_of_unit
+        if restart.final_codes:
+            without_final_codes += paths_of_unit
     ignored = ignored_settings(plan, HONOURED)
-    for name, processes in (("max_restarts", unlimited), ("backoff", undelayed)):
+    parts = {
+        "max_restarts": unlimited,
+        "backoff": undelayed,
+        "final_codes": without_final_codes,
+    }
+    for name, processes in parts.items():
         if processes:
             setting = f"restart_policy.{name}"
             ignored = (*ignored, Ignored(setting=setting, processes=tuple(processes)))
@@ -298,8 +305,8 @@ def _roster_entry(unit: PlannedUnit, body: Object | None, context: RenderContext
             serves[process.name] = [endpoint.service for endpoint in endpoints]
     supervised: dict[str, Any] = {}
     if pods.is_restarted_by_supervisor(unit, context):
-        policy = asdict(unit.processes[0].restart)
-        supervised = {key: value for key, value in policy.items() if value is not None}
+        policy = unit.processes[0].restart.value()
+        supervised = {"policy": policy} if isinstance(policy, str) else policy
     return Unit(
         name=unit.name,
         group=unit.is_group,

@@ -73,8 +73,9 @@ def is_restarted_by_supervisor(unit: PlannedUnit, context: RenderContext) -> boo
     restart = unit.processes[0].restart
     if restart.policy == "Never":
         return False
-    is_limited = restart.max_restarts is not None
-    return restart.backoff is not None or (is_limited and not is_restarted_by_job(unit))
+    if restart.backoff is not None or restart.final_codes:
+        return True
+    return restart.max_restarts is not None and not is_restarted_by_job(unit)
 
 
 def is_restarted_by_job(unit: PlannedUnit) -> bool:

@@ -82,7 +82,7 @@ class _Exit:
 def policy_of(unit: Unit) -> RestartPolicy:
     """Return the restart policy of a unit, whether Kubernetes or the supervisor applies it."""
     if unit.supervised_restart:
-        return RestartPolicy(**unit.supervised_restart)
+        return RestartPolicy.of(unit.supervised_restart)
     return RestartPolicy(policy=unit.restart)
 
 
@@ -94,7 +94,7 @@ def restart_after(
     """
     if not unit.supervised_restart:
         return None
-    policy = RestartPolicy(**unit.supervised_restart)
+    policy = RestartPolicy.of(unit.supervised_restart)
     track = _Exit(container.started, attempt.in_row, attempt.retries)
     return decide_restart(policy, track, container.exit_code, ended, Backoff())
 
@@ -268,7 +268,7 @@ class UnitStatus:
         is_policy = self.retry is not None or self.control.in_row > 0
         if not is_policy or not self._unit.supervised_restart:
             return
-        limit = RestartPolicy(**self._unit.supervised_restart).max_restarts
+        limit = RestartPolicy.of(self._unit.supervised_restart).max_restarts
         for name, container in self.containers.items():
             if container.cause.code is ReasonCode.BACKING_OFF:
                 self.containers[name] = replace(

@@ -74,6 +74,7 @@ from symphony_kube.lifecycle.description import (
     NewDescription,
     as_stored,
 )
+from symphony_kube.lifecycle.requested_steps import stopped_now
 from symphony_kube.lifecycle.requirements import check_requirements
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.record import Record, Round, RunGone
@@ -88,7 +89,6 @@ from symphony_kube.render.roster import (
     encode_roster,
     is_supervised_to_the_end,
     roster_unit,
-    stop_waves_of,
     with_revision,
 )
 from symphony_kube.render.shared_variables import environment_name
@@ -617,7 +617,9 @@ class _Application:
         replaced = {
             name: self._bodies[name] for name in self._roster if name in restarted & set(existing)
         }
-        waves = self._stop_waves(replaced)
+        stopping = self._running_to_stop(replaced)
+        first_wave = self._stopped_now(stopping, self._observation)
+        has_order = len(first_wave) < len(stopping)
         operation = client_requests.request_replacements(
             self._api,
             self._scope,
@@ -625,7 +627,7 @@ class _Application:
             self._manifest.roster,
             replaced,
             self._revision,
-            stops=len(waves) < 2,
+            stops=not has_order,
         )
         self._store.check_claim()
         # The supervisor creates ranks when the present ranks of their unit have been stopped.
@@ -644,36 +646,40 @@ class _Application:
         self._store.check_claim()
         self._let_supervisor_take_over(changed, absent)
         self._store.check_claim()
-        if len(waves) > 1:
-            self._stop_in_waves(operation, waves)
+        if has_order:
+            self._stop_in_order(operation, stopping)
         self._remove()
         operation.run()
         self._delete_code()
         self._delete_configs()
         self._store.write(replace(self._description(), pending={}, previous_policies=None))
 
-    def _stop_waves(self, replaced: Collection[str]) -> list[list[str]]:
-        """Return the replaced and the removed units that are running, in the waves of their stop.
-
-        The order is that of the description with which they were started.
-        """
+    def _running_to_stop(self, replaced: Collection[str]) -> set[str]:
+        """Return the replaced and the removed units that are running."""
         stopped = {*replaced, *(unit.name for unit in self._kept_units(self._previous))}
         statuses = self._observation.unit_statuses
-        running = [name for name in statuses if name in stopped and not statuses[name].has_ended]
-        return stop_waves_of(self._previous, running)
+        return {name for name in stopped & statuses.keys() if not statuses[name].has_ended}
 
-    def _stop_in_waves(
-        self, operation: client_requests.Operation, waves: Sequence[Collection[str]]
-    ) -> None:
-        """Stop the units of each wave when those of the previous wave have ended.
+    def _stopped_now(self, units: Collection[str], observation: Observation) -> list[str]:
+        """Return which of ``units`` are stopped first, in the order in which they were started."""
+        return stopped_now(self._previous, observation, units, self._api.now())
 
-        Return when the stop of the last wave has been requested, except for its removed units.
+    def _stop_in_order(self, operation: client_requests.Operation, units: set[str]) -> None:
+        """Stop units, each when its turn comes.
+
+        Return when the stop of the last ones has been requested, except for removed units.
         """
-        for wave in waves:
+        remaining = set(units)
+        while True:
             observer, _ = experiments.observe_once(self._api, self._scope)
-            statuses = observer.observe(self._api.now()).unit_statuses
+            observation = observer.observe(self._api.now())
+            statuses = observation.unit_statuses
+            remaining &= {name for name, status in statuses.items() if not status.has_ended}
+            wave = self._stopped_now(remaining, observation)
             stopping = operation.request_wave(wave, statuses)
-            if wave is waves[-1]:
+            # If a node does not respond in time, the others do not wait for it.
+            remaining.difference_update(wave)
+            if not wave or not remaining:
                 return
             removed = [unit for unit in self._kept_units(observer.units) if unit.name in wave]
             if removed:

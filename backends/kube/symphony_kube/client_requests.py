@@ -1,9 +1,9 @@
 """Stop, start, restart and signal processes, as a client.
 
-A client records each request in the Pod or Job that it concerns, and performs the next steps
-itself: it creates the next attempt of a unit when the previous one has ended and the start
-conditions are met. If the client is killed, the same command continues. A running supervisor
-continues, too.
+A client records each request in the Pod or Job that it concerns, and carries out itself what
+`symphony.plan.decide` decides: it stops the units in their order, kills those whose time is over,
+and creates the next attempt of a unit when the previous one has ended and the start conditions are
+met. If the client is killed, the same command continues. A running supervisor continues, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from symphony.cluster.matching import select_processes
 from symphony.errors import BackendError, NotFound, SpecError
 from symphony.model.settings.durations import parse_duration, parse_timeout
 from symphony.plan import start_order
+from symphony.plan.decisions.request_steps import TOLERANCE_SECONDS
 from symphony.plan.one_shots import finished_one_shots, in_whole_groups
+from symphony.plan.state import Request
 from symphony.status import ENDED, ProcessStatus, ReasonCode, State
 from symphony.support.names import join_names
 from symphony.support.signal_names import HARMLESS_SIGNALS, SIGNALS_FOR_ALL
@@ -30,7 +32,8 @@ from symphony_kube.killer import Killer
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.lifecycle.exits import ExitWatcher
-from symphony_kube.lifecycle.replacer import Replacer, RequestedStarts
+from symphony_kube.lifecycle.replacer import Replacer
+from symphony_kube.lifecycle.requested_steps import RequestedSteps, Steps
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
 from symphony_kube.render.container_scripts import UNHANDLED_CODE, SignalMode, signal_command
@@ -38,7 +41,6 @@ from symphony_kube.render.roster import (
     Roster,
     Unit,
     ranks_of_job_sets,
-    stop_waves_of,
     units_of_ranks,
 )
 from symphony_kube.state.control_state import Control
@@ -83,21 +85,10 @@ def stop(
         name: unit for name, unit in target.existing.items() if not _is_stopped_for_good(unit)
     }
     _check_grace(existing, seconds)
-    operation = Operation(api, scope, target, "stop", parse_timeout(timeout))
-    for units in _waves(target, existing, seconds):
-        operation.request(units, partial(_with_stop, now=api.now(), seconds=seconds))
-        operation.run()
+    operation = Operation(api, scope, target, "stop", parse_timeout(timeout), grace=seconds)
+    operation.stop_in_order(existing)
+    operation.run()
     return operation.statuses()
-
-
-def _waves(
-    target: _Target, units: Mapping[str, UnitStatus], seconds: float | None
-) -> list[dict[str, UnitStatus]]:
-    """Return units in the waves in which they are stopped with a grace period."""
-    if seconds == 0:
-        return [dict(units)]
-    waves = stop_waves_of(target.all_units, units)
-    return [{name: units[name] for name in wave} for wave in waves]
 
 
 def start(
@@ -118,7 +109,7 @@ def start(
     attempts.check_manifests(idle)
     awaited = _find_gone(api, scope, target, is_named=processes is not None or not idle)
     operation = Operation(api, scope, target, "start", parse_timeout(timeout))
-    operation.request(idle, partial(_with_start, now=api.now()))
+    operation.start(idle)
     operation.await_start(target.existing)
     operation.await_supervisor(awaited)
     operation.run()
@@ -141,28 +132,10 @@ def restart(
     _refuse_to_start(target.in_job_sets)
     attempts.check_manifests(target.existing)
     _check_grace(target.existing, seconds)
-    deadline = parse_timeout(timeout)
-    begin = time.monotonic()
-    _stop_first_waves(api, scope, target, seconds, deadline)
-    if deadline is not None:
-        deadline -= time.monotonic() - begin
-    operation = Operation(api, scope, target, "restart", deadline)
-    operation.request(target.existing, partial(_with_restart, now=api.now(), seconds=seconds))
+    operation = Operation(api, scope, target, "restart", parse_timeout(timeout), grace=seconds)
+    operation.restart(target.existing)
     operation.run()
     return operation.statuses()
-
-
-def _stop_first_waves(
-    api: Api, scope: Scope, target: _Target, seconds: float | None, timeout: float | None
-) -> None:
-    """Stop all waves of running units but the last, which is stopped when it is restarted."""
-    running = {
-        name: unit for name, unit in target.existing.items() if not _is_stopped_for_good(unit)
-    }
-    operation = Operation(api, scope, target, "stop", timeout)
-    for units in _waves(target, running, seconds)[:-1]:
-        operation.request(units, partial(_with_stop, now=api.now(), seconds=seconds))
-        operation.run()
 
 
 def send_signal(
@@ -234,29 +207,41 @@ def _run_signal_script(
 # --- requests ---
 
 
-def _with_stop(control: Control, now: float, seconds: float | None) -> Control:
-    """Return requests to stop a unit and not to start it again."""
-    kill = control.kill
-    if seconds is not None:
-        kill = now + seconds if not kill else min(kill, now + seconds)
+def _with_stop(control: Control, now: float, kill_at: float) -> Control:
+    """Return requests to stop a unit and not to start it again.
+
+    It is killed at the time ``kill_at``. If this is infinity, its own grace period applies.
+    """
     requested = attempts.stop_requested(control, now)
+    kill = _earlier_kill(control.kill, kill_at)
     return replace(requested, kill=kill, command="", others="")
+
+
+def _earlier_kill(recorded: float, kill_at: float) -> float:
+    """Return the earlier one of two times, of which the first can be 0.0 and the second infinity.
+
+    Both mean that there is no such time.
+    """
+    earlier = min(recorded or math.inf, kill_at)
+    return 0.0 if earlier == math.inf else earlier
 
 
 def _with_start(control: Control, now: float) -> Control:
     return replace(control, start=now, reason="", code="", in_row=0, command="", others="")
 
 
-def _with_restart(control: Control, now: float, seconds: float | None) -> Control:
-    return _with_start(_with_stop(control, now, seconds), now)
+def _with_restart(control: Control, now: float, kill_at: float) -> Control:
+    return _with_start(_with_stop(control, now, kill_at), now)
 
 
-def _with_later_stop(control: Control, now: float) -> Control:
+def _with_later_stop(control: Control, now: float, kill_at: float) -> Control:
     """Return the requests for a unit whose start was requested before its stop.
 
     A user who has stopped the unit in the meantime has cancelled its start.
     """
-    return replace(control, stop=control.stop or now) if control.start else control
+    if not control.start:
+        return control
+    return replace(control, stop=control.stop or now, kill=_earlier_kill(control.kill, kill_at))
 
 
 def _grace_seconds(grace: float | str | None, *, at_once: bool) -> float | None:
@@ -441,6 +426,14 @@ def _has_ended(unit: UnitStatus | None, number: int) -> bool:
     return unit is None or unit.has_ended or unit.attempt.number > number
 
 
+def _is_new(unit: UnitStatus, number: int) -> bool:
+    """Return whether a unit has been started again after its attempt ``number``.
+
+    The requests for a JobSet remain when its controller restarts it.
+    """
+    return unit.attempt.number > number and not unit.control.stop
+
+
 def _is_stopped_for_good(unit: UnitStatus) -> bool:
     """Return whether a unit has ended and will not be started again."""
     return unit.has_ended and not unit.control.start and unit.retry is None
@@ -508,7 +501,7 @@ def request_replacements(
             raise BackendError(f"another command has changed experiment {scope.experiment!r}")
         requested = _with_start(control, api.now())
         if stops:
-            requested = _with_restart(control, api.now(), None)
+            requested = _with_restart(control, api.now(), math.inf)
         return replace(requested, revision=revision)
 
     operation.request(target.existing, change)
@@ -516,7 +509,10 @@ def request_replacements(
 
 
 class Operation:
-    """The performance of the requests of one command."""
+    """The performance of the requests of one command.
+
+    ``grace`` is the grace period in seconds, or None for that of each Pod.
+    """
 
     def __init__(
         self,
@@ -526,6 +522,8 @@ class Operation:
         verb: str,
         timeout: float | None,
         manifests: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+        *,
+        grace: float | None = None,
     ) -> None:
         self._api = api
         self._scope = scope
@@ -539,7 +537,12 @@ class Operation:
         # The number of the attempt that each request concerned.
         self._requested: dict[str, int] = {}
         self._replacer = Replacer(api, scope)
-        self._starts = RequestedStarts(target.all_units)
+        self._steps = RequestedSteps(target.all_units)
+        self._grace = grace
+        # The numbers of the attempts that this command stops when their turn comes.
+        self._stopped: dict[str, int] = {}
+        # The times at which those are killed whose stop this command has recorded.
+        self._kill_times: dict[tuple[str, int], float] = {}
         self._exits = ExitWatcher(api, scope)
         self._killer = Killer(api, scope)
         # The first observation can be older than the request.
@@ -547,10 +550,51 @@ class Operation:
         # The units that the supervisor creates.
         self._of_supervisor: set[str] = set()
 
+    def stop_in_order(self, units: Mapping[str, UnitStatus]) -> None:
+        """Also stop units, each when its turn comes. Those whose turn has come are stopped now."""
+        self._stopped.update((name, unit.attempt.number) for name, unit in units.items())
+        self._stop_now(self._target.observation, self._find_steps(self._target.observation))
+
+    def start(self, units: Mapping[str, UnitStatus]) -> None:
+        """Request the start of units. If Kubernetes restarts one with a delay, it is stopped."""
+        self._note_running(units)
+        self.request(units, partial(_with_start, now=self._api.now()))
+
+    def restart(self, units: Mapping[str, UnitStatus]) -> None:
+        """Request the restart of units. Running units are stopped when their turn comes.
+
+        The start of all is recorded first, so that none starts before those have been stopped that
+        it starts after.
+        """
+        self._note_running(units)
+        now = self._api.now()
+        stops = self._find_steps(self._target.observation).stops
+        later = {name for name in self._stopped if name not in stops}
+        for name, kill_at in stops.items():
+            if name in self._stopped:
+                self._kill_times[name, self._stopped[name]] = kill_at
+
+        def change(name: str, control: Control) -> Control:
+            if name in later:
+                return _with_start(control, now)
+            return _with_restart(control, now, stops.get(name, math.inf))
+
+        self.request_each(units, change)
+
+    def _note_running(self, units: Mapping[str, UnitStatus]) -> None:
+        running = {name: unit for name, unit in units.items() if not unit.has_ended}
+        self._stopped.update((name, unit.attempt.number) for name, unit in running.items())
+
     def request(
         self, units: Mapping[str, UnitStatus], change: Callable[[Control], Control]
     ) -> None:
-        """Record a request for each unit.
+        """Record the same request for each unit; see `request_each`."""
+        self.request_each(units, lambda _, control: change(control))
+
+    def request_each(
+        self, units: Mapping[str, UnitStatus], change: Callable[[str, Control], Control]
+    ) -> None:
+        """Record a request for each unit. ``change`` receives the name of the unit.
 
         The request is recorded again if another command has replaced the unit in the meantime. The
         first unit also records the others, so that the status shows if the client is killed before
@@ -562,7 +606,7 @@ class Operation:
             self._request_first(remaining, change)
         while remaining:
             in_parallel(
-                lambda item: self._request_unit(*item, change),
+                lambda item: self._request_unit(*item, partial(change, item[0])),
                 list(remaining.items()),
                 threads=self._api.connections,
             )
@@ -576,7 +620,7 @@ class Operation:
         self._requested.update((name, unit.attempt.number) for name, unit in others.items())
 
     def _request_first(
-        self, units: dict[str, UnitStatus], change: Callable[[Control], Control]
+        self, units: dict[str, UnitStatus], change: Callable[[str, Control], Control]
     ) -> None:
         """Record the request for one unit, and remove the unit from ``units``."""
         name = next((name for name, unit in units.items() if not unit.control.replaced), None)
@@ -588,7 +632,7 @@ class Operation:
             others = ""
 
         def with_others(control: Control) -> Control:
-            return replace(change(control), command=self._verb, others=others)
+            return replace(change(name, control), command=self._verb, others=others)
 
         self._request_unit(name, first, with_others)
         if name not in self._requested:
@@ -641,13 +685,16 @@ class Operation:
                 continue
             stopping[name] = unit
         in_parallel(
-            lambda unit: attempts.request(
-                self._api, self._scope, unit, partial(_with_later_stop, now=self._api.now())
-            ),
-            list(stopping.values()),
+            lambda name: self._stop_later(stopping[name], math.inf),
+            stopping,
             threads=self._api.connections,
         )
         return {name: unit.attempt.number for name, unit in stopping.items()}
+
+    def _stop_later(self, unit: UnitStatus, kill_at: float) -> None:
+        """Stop a unit that will be started again."""
+        change = partial(_with_later_stop, now=self._api.now(), kill_at=kill_at)
+        attempts.request(self._api, self._scope, unit, change)
 
     def await_wave(self, stopping: Mapping[str, int], seconds: float) -> None:
         """Perform the requests until the attempts that `request_wave` stops have ended.
@@ -674,7 +721,8 @@ class Operation:
 
         Raises TimeoutError if this takes too long. The requests then remain.
         """
-        if self._requested and not self._follow(self._is_done, self._deadline):
+        has_requests = self._requested or self._stopped
+        if has_requests and not self._follow(self._is_done, self._deadline):
             raise TimeoutError(
                 f"experiment {self._scope.experiment!r}: the {self._verb} was not done "
                 f"within {self._timeout:g} s; repeat the command to continue it"
@@ -698,19 +746,75 @@ class Operation:
                 self._observation = observation
                 begun = self._begun_replacements(observation)
                 now = self._api.now()
-                startable = self._starts.find(observation, now)
-                self._replacer.replace(observation, startable, now=now, begun=begun)
+                steps = self._find_steps(observation)
+                self._stop_now(observation, steps)
+                self._replacer.replace(observation, steps.starts, now=now, begun=begun)
                 self._stop_ranks(observation)
                 if is_done(observation, logs):
                     return True
-                pause = self._follow_exits(observation)
+                pause = self._follow_exits(observation, steps)
                 seconds = None if deadline is None else deadline - time.monotonic()
                 if seconds is not None and seconds <= 0:
                     return False
-                pauses = [item for item in (pause, seconds) if item is not None]
+                wake = None if steps.wake_at is None else max(0.0, steps.wake_at - now)
+                pauses = [item for item in (pause, seconds, wake) if item is not None]
                 if logs.pending:
                     pauses.append(LOG_POLL_SECONDS)
                 latest = stream.next(min(pauses, default=None)) or latest
+
+    def _find_steps(self, observation: Observation) -> Steps:
+        """Return how the requests of this command and of others continue."""
+        names = [
+            process
+            for name in self._still_stopped(observation)
+            for process in self._roster[name].processes
+        ]
+        kind = "stop" if self._verb == "stop" else "restart"
+        request = Request(kind, names, self._grace) if names else None
+        return self._steps.find(observation, self._api.now(), request)
+
+    def _still_stopped(self, observation: Observation) -> dict[str, UnitStatus]:
+        """Return the units that this command stops, without those that have been started again."""
+        statuses = observation.unit_statuses
+        known = {name: statuses[name] for name in self._stopped if name in statuses}
+        return {
+            name: unit for name, unit in known.items() if not _is_new(unit, self._stopped[name])
+        }
+
+    def _stop_now(self, observation: Observation, steps: Steps) -> None:
+        """Record the stop of the units whose turn has come, and of those that have ended."""
+        wave: dict[str, UnitStatus] = {}
+        kill_times: dict[str, float] = {}
+        for name, unit in self._still_stopped(observation).items():
+            kill_at = steps.stops.get(name)
+            is_cancelled = self._verb == "stop" and unit.has_ended
+            if is_cancelled and not _is_stopped_for_good(unit):
+                kill_at = math.inf
+            if kill_at is not None and self._is_to_record(name, unit, kill_at):
+                wave[name], kill_times[name] = unit, kill_at
+                self._kill_times[name, unit.attempt.number] = kill_at
+        if not wave:
+            return
+        now = self._api.now()
+        if self._verb != "stop":
+            in_parallel(
+                lambda name: self._stop_later(wave[name], kill_times[name]),
+                wave,
+                threads=self._api.connections,
+            )
+            return
+        self.request_each(wave, lambda name, control: _with_stop(control, now, kill_times[name]))
+        for name in wave:
+            # Another command can have replaced or removed the unit in the meantime.
+            del self._stopped[name]
+            if name in self._requested:
+                self._stopped[name] = self._requested[name]
+                self._kill_times[name, self._requested[name]] = kill_times[name]
+
+    def _is_to_record(self, name: str, unit: UnitStatus, kill_at: float) -> bool:
+        """Return whether the stop of a unit is not recorded yet, or with a later time."""
+        recorded = self._kill_times.get((name, unit.attempt.number))
+        return recorded is None or kill_at < recorded - TOLERANCE_SECONDS
 
     def _stop_ranks(self, observation: Observation) -> None:
         """Stop the Pods of JobSets, which share the requests of one of their ranks."""
@@ -741,6 +845,8 @@ class Operation:
         return [process for process in self._observation.status if process.name in selected]
 
     def _is_done(self, observation: Observation, logs: ReadyLogs) -> bool:
+        if self._verb == "stop":
+            return all(self._has_stopped(name, observation) for name in self._stopped)
         for name, number in self._requested.items():
             unit = observation.unit_statuses.get(name)
             if unit is None and name in self._of_supervisor:
@@ -751,11 +857,19 @@ class Operation:
                 raise BackendError(f"the Pod of {name!r} was deleted")
             if not self._is_unit_done(observation, name, unit, number):
                 return False
-            if self._verb == "stop":
-                continue
             if _awaits_log(self._roster[name], unit, observation, logs, self._api.now()):
                 return False
         return True
+
+    def _has_stopped(self, name: str, observation: Observation) -> bool:
+        unit = observation.unit_statuses.get(name)
+        if unit is None:
+            raise BackendError(f"the Pod of {name!r} was deleted")
+        number = self._stopped[name]
+        if _is_new(unit, number):
+            return True
+        is_recorded = (name, number) in self._kill_times
+        return unit.has_ended and (is_recorded or _is_stopped_for_good(unit))
 
     def _cannot_be_created(self, name: str, observation: Observation) -> bool:
         states = [observation.containers[process] for process in self._roster[name].processes]
@@ -764,10 +878,6 @@ class Operation:
     def _is_unit_done(
         self, observation: Observation, name: str, unit: UnitStatus, number: int
     ) -> bool:
-        if self._verb == "stop":
-            # The requests for a JobSet remain when its controller restarts it.
-            is_replaced = unit.attempt.number > number and not unit.control.stop
-            return unit.has_ended or is_replaced
         if unit.attempt.number <= number:
             control = unit.control
             if control.start or control.replaced:
@@ -821,11 +931,11 @@ class Operation:
             if name in observation.unit_statuses
         }
 
-    def _follow_exits(self, observation: Observation) -> float | None:
+    def _follow_exits(self, observation: Observation, steps: Steps) -> float | None:
         """Find out which stopped processes have exited, and kill those whose time is over.
 
-        Return the time in seconds until the next process is killed, or None.
+        Return the time in seconds until the next attempt to kill a process, or None.
         """
         units = self._existing(observation)
         self._exits.watch(units.values())
-        return self._killer.kill_due(units)
+        return self._killer.kill_due({name: units[name] for name in steps.kills if name in units})

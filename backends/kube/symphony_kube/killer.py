@@ -65,7 +65,7 @@ class Killer:
         self._kills: dict[str, _Kill] = {}
 
     def kill_due(self, units: Mapping[str, UnitStatus]) -> float | None:
-        """Begin to kill the processes whose time is over.
+        """Begin to kill the processes of stopped units, as soon as their nodes permit it.
 
         Return the number of seconds after which to call this method again, or None. Raises
         `BackendError` if a process cannot be killed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -121,8 +122,8 @@ class Draft:
         return {"stopped": True, **details} if ending.stops else details
 
     def wake(self, time: float) -> None:
-        """Decide again at a time, if nothing is observed before."""
-        if self.wake_at is None or time < self.wake_at:
+        """Decide again at a time, if nothing is observed before. This can be never: infinity."""
+        if time < (math.inf if self.wake_at is None else self.wake_at):
             self.wake_at = time
 
     # --- processes ---

@@ -1,7 +1,7 @@
 """Decisions about observed experiments, for tests: objects in, lines of actions out."""
 
 from symphony.plan.decide import Decision, decide
-from symphony_kube.lifecycle.replacer import RequestedStarts
+from symphony_kube.lifecycle.requested_steps import RequestedSteps
 from symphony_kube.lifecycle.supervisor.facts import describe
 from symphony_kube.lifecycle.supervisor.loop import find_later_units
 from symphony_kube.lifecycle.supervisor.record import Record
@@ -40,7 +40,7 @@ def started(units, observation, **options) -> list[str]:
 
 def find_startable(units, observation, now=NOW) -> list[str]:
     """Return the units that a client starts again on request."""
-    return RequestedStarts(units).find(observation, now)
+    return list(RequestedSteps(units).find(observation, now).starts)
 
 
 def created_later(units, observation, *, record=None, now=NOW) -> list[str]:

@@ -246,6 +246,13 @@ def test_up_stops_in_the_reverse_of_the_start_order(shared, name):
     db, app, _ = shared.describe_experiment(name)
     assert db.started <= app.started
     assert shared.diff(describe("2", removed=True)).is_empty
+    # A restart on request has the same order.
+    shared.restart_processes(name, ["db", "app"])
+    shared.wait(name, until="ready", timeout=90)
+    app_exit, db_exit = (float(shared.get_log(name, each).split()[3]) for each in ("app", "db"))
+    assert app_exit <= db_exit
+    db, app, _ = shared.describe_experiment(name)
+    assert db.started <= app.started
     shared.delete(name)
 
 

@@ -1,5 +1,6 @@
 """Stopping and starting processes: requests, attempts and states, and a real cluster."""
 
+import math
 import os
 import signal
 import threading
@@ -9,14 +10,16 @@ import pytest
 
 from symphony.errors import BackendError, SpecError
 from symphony.plan.policies import Policies
+from symphony.plan.state import Request
 from symphony.status import ReasonCode, State
 from symphony.testing.contract import all_running, until
 from symphony_kube.api.labels import ATTEMPT, CONTROL, MANIFEST
 from symphony_kube.lifecycle import attempts
+from symphony_kube.lifecycle.requested_steps import RequestedSteps, stopped_now
 from symphony_kube.lifecycle.supervisor.detached import directory_of
 from symphony_kube.lifecycle.supervisor.record import Record, Round
 from symphony_kube.render.container_scripts import stop_command
-from symphony_kube.render.roster import Unit, stop_waves_of
+from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import (
     Attempt,
     Control,
@@ -347,15 +350,65 @@ def test_the_node_is_that_of_the_latest_execution(pods, node):
     assert process.node == node
 
 
-def test_units_stop_in_the_reverse_of_their_start_order():
-    roster = (
-        Unit(name="db", processes=("db",)),
-        Unit(name="team", group=True, processes=("a", "b"), starts_after={"db": "ready"}),
-        Unit(name="client", processes=("client",), starts_after={"b": "started"}),
-    )
-    names = [unit.name for unit in roster]
-    assert stop_waves_of(roster, names) == [["client"], ["team"], ["db"]]
-    assert stop_waves_of(roster, ["db", "client"]) == [["client"], ["db"]]
+CHAIN = (
+    Unit(name="db", processes=("db",)),
+    Unit(name="app", processes=("app",), starts_after={"db": "started"}),
+    Unit(name="client", processes=("client",), starts_after={"app": "started"}),
+)
+
+
+def steps(verb, *pods, names=("db", "app", "client"), grace=None):
+    """Return the units that are stopped, killed and started for a request of a client."""
+    observation = observe(*pods, roster=CHAIN)
+    request = Request(verb, list(names), grace) if verb else None
+    found = RequestedSteps(CHAIN).find(observation, NOW, request)
+    return dict(found.stops), list(found.kills), list(found.starts)
+
+
+def test_requests_stop_units_in_the_reverse_of_their_start_order():
+    db, app, client = pod("db", RUNNING), pod("app", RUNNING), pod("client", RUNNING)
+    for verb in ("stop", "restart"):
+        assert steps(verb, db, app, client) == ({"client": math.inf}, [], [])
+        assert steps(verb, db, app, client, grace=5) == ({"client": NOW + 5}, [], [])
+        assert steps(verb, db, client, names=["db", "client"])[0] == {"client": math.inf}
+        # Without a grace period, there is no order.
+        stops, kills, _ = steps(verb, db, app, client, grace=0)
+        assert stops == dict.fromkeys(["db", "app", "client"], NOW)
+        assert sorted(kills) == ["app", "client", "db"]
+    observation = observe(db, app, client, roster=CHAIN)
+    assert stopped_now(CHAIN, observation, ["db", "app"], NOW) == ["app"]
+
+
+def test_a_wave_is_stopped_when_the_previous_one_has_ended():
+    db, app = pod("db", RUNNING), pod("app", RUNNING)
+    stopping = pod("client", RUNNING, control=STOPPING)
+    assert steps("stop", db, app, stopping) == ({}, [], [])
+    stopped = pod("client", EXITED, control=STOPPING, phase="Failed")
+    assert steps("stop", db, app, stopped)[0] == {"app": math.inf}
+    # A restart of all three: their starts are recorded first, and none starts before all ended.
+    waiting = Control(start=STOP)
+    db, app = pod("db", RUNNING, control=waiting), pod("app", RUNNING, control=waiting)
+    restarting = pod("client", EXITED, control=RESTARTING, phase="Failed")
+    assert steps("restart", db, app, restarting) == ({"app": math.inf}, [], [])
+    app = pod("app", EXITED, control=RESTARTING, phase="Failed")
+    assert steps("restart", db, app, restarting) == ({"db": math.inf}, [], [])
+    db = pod("db", EXITED, control=RESTARTING, phase="Failed")
+    assert steps("", db, app, restarting) == ({}, [], ["db"])
+
+
+def test_a_shorter_grace_period_applies_to_a_stop_that_has_begun():
+    stopping = pod("db", RUNNING, control=STOPPING)
+    assert steps("stop", stopping, names=["db"], grace=90) == ({"db": STOP + 90}, [], [])
+    assert steps("stop", stopping, names=["db"], grace=0) == ({"db": NOW}, ["db"], [])
+    due = pod("db", RUNNING, control=replace(STOPPING, kill=NOW))
+    assert steps("stop", due, names=["db"])[1] == ["db"]
+    later = pod("db", RUNNING, control=replace(STOPPING, kill=NOW + 1))
+    assert steps("stop", later, names=["db"]) == ({}, [], [])
+
+
+def test_a_started_process_that_kubernetes_restarts_with_a_delay_is_stopped():
+    delayed = pod("db", {"waiting": {"reason": "CrashLoopBackOff"}}, control=Control(start=STOP))
+    assert steps("restart", delayed, names=["db"])[0] == {"db": math.inf}
 
 
 # Save for a moment after the first signal. A second signal interrupts this.

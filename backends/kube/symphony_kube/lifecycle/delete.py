@@ -27,10 +27,10 @@ from symphony_kube.lifecycle import wait_deleted
 from symphony_kube.lifecycle.create import KILL_GRACE_SECONDS, delete_uid, in_parallel
 from symphony_kube.lifecycle.description import DescriptionStore
 from symphony_kube.lifecycle.queued_groups import group_of, release_groups
+from symphony_kube.lifecycle.requested_steps import stopped_now
 from symphony_kube.lifecycle.rights import may
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.wait_deleted import Remaining
-from symphony_kube.render.roster import stop_waves_of
 from symphony_kube.state.unit_status import UnitStatus
 from symphony_kube.status import experiments
 
@@ -138,18 +138,24 @@ def _delete_first_waves(api: Api, scope: Scope) -> None:
         observer, _ = experiments.observe_once(api, scope)
     except BackendError:
         return
-    units = {
+    if not any(unit.starts_after for unit in observer.units):
+        return
+    observation = observer.observe(api.now())
+    remaining = {
         name: unit
-        for name, unit in observer.observe(api.now()).unit_statuses.items()
+        for name, unit in observation.unit_statuses.items()
         if not unit.has_ended and any(pod.node for pod in unit.pods)
     }
-    first_waves = stop_waves_of(observer.units, units)[:-1]
-    if not first_waves:
-        return
-    path = collection_path("Pod", scope.namespace)
-    groups = {pod.uid: pod.group for pod in _pods(api, path)}
-    for wave in first_waves:
-        _delete_targets(api, scope, _targets_of([units[name] for name in wave], groups))
+    groups: dict[str, str] | None = None
+    while remaining:
+        wave = stopped_now(observer.units, observation, remaining, api.now())
+        if not wave or len(wave) == len(remaining):
+            return
+        if groups is None:
+            path = collection_path("Pod", scope.namespace)
+            groups = {pod.uid: pod.group for pod in _pods(api, path)}
+        targets = _targets_of([remaining.pop(name) for name in wave], groups)
+        _delete_targets(api, scope, targets)
 
 
 def _targets_of(units: Iterable[UnitStatus], groups: Mapping[str, str]) -> list[DeletionTarget]:

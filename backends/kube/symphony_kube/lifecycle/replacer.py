@@ -5,48 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from symphony.plan.actions import Start
-from symphony.plan.decide import decide
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.create import in_parallel
-from symphony_kube.lifecycle.supervisor.facts import Cache, describe
-from symphony_kube.lifecycle.supervisor.wishes import make_wish
-from symphony_kube.render.roster import Roster
 from symphony_kube.state.observe import Observation
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
-
-
-class RequestedStarts:
-    """Determines when the units of an experiment start again that a user has requested to start, as
-    a client sees them.
-    """
-
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
-        self._wish = make_wish(roster)
-        self._cache: Cache = {}
-
-    def find(self, observation: Observation, now: float) -> list[str]:
-        """Return the units whose next attempt is requested and can start.
-
-        If the command was not recorded in all of its units, because the client was killed, no unit
-        is started again until the command is repeated.
-        """
-        statuses = observation.unit_statuses
-        waiting = {name for name, status in statuses.items() if status.waits_for_start}
-        if not waiting:
-            return []
-        situation = describe(self._roster, observation, now=now, cache=self._cache)
-        decision = decide(self._wish, situation.state, situation.facts, now)
-        started = {action.process for action in decision.actions if isinstance(action, Start)}
-        return [
-            unit.name
-            for unit in self._roster
-            if unit.name in waiting and not started.isdisjoint(unit.processes)
-        ]
 
 
 class Replacer:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from symphony.model.limits import MAX_BYTES
 from symphony.plan.policies import Policies
-from symphony.plan.stop_order import stop_waves
 
 _MAX_REVISION_DIGITS = 9
 # The key of the parameters in the annotation with the policies.
@@ -91,16 +90,6 @@ def units_of_ranks(roster: Roster) -> dict[str, list[Unit]]:
         if unit.rank_of:
             found.setdefault(unit.rank_of, []).append(unit)
     return found
-
-
-def stop_waves_of(roster: Roster, names: Iterable[str]) -> list[list[str]]:
-    """Return the units ``names`` in the waves in which they are stopped; see `stop_waves`."""
-    unit_of = {process: unit.name for unit in roster for process in unit.processes}
-    starts_after = {
-        unit.name: {unit_of[process] for process in unit.starts_after if process in unit_of}
-        for unit in roster
-    }
-    return stop_waves(names, starts_after)
 
 
 def units_by_object(roster: Roster) -> dict[str, list[Unit]]:

@@ -215,10 +215,10 @@ class UnitStatus:
             return True
         if command == "start":
             return bool(self.control.start)
-        if command == "change":
-            # The units of the first wave are stopped first.
+        if command in ("change", "restart"):
+            # Some units are stopped later than others.
             return bool(self.control.start or self.control.stop)
-        return bool(self.control.stop) or (command == "stop" and self.has_ended)
+        return bool(self.control.stop) or self.has_ended
 
     # --- requests ---
 

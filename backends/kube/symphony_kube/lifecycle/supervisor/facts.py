@@ -8,6 +8,7 @@ the end of a Pod whose active deadline has passed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -259,21 +260,25 @@ class _Description:
             placed=is_placed,
             placed_since=max(scheduled, default=None),
         )
+        signaled_at = control.stop
+        if self.record is not None:
+            # The command that starts it again stops it before, when its turn comes.
+            signaled_at = control.stop or control.start
+        # If no request has set a time, its node kills the process.
+        kill_at = control.kill or math.inf
         # The end of the experiment cancels a start.
-        signaled_at = control.stop or control.start
         if signaled_at and not (control.start and self.known.ending is not None):
-            # Its node kills the process.
-            seen = seen._replace(signaled_at=signaled_at, kill_at=signaled_at, killed=True)
+            seen = seen._replace(signaled_at=signaled_at, kill_at=kill_at)
         self.seen[name] = seen
         if is_stopped_by_user(status):
-            track.kill_at = control.stop
+            track.kill_at = kill_at
             self.stopped.append(name)
         if control.start:
             # Other processes wait until it runs again.
             track.was_ready = track.ready = False
             track.started = None
             if control.code not in RESTART_CODES:
-                track.kill_at = signaled_at
+                track.kill_at = kill_at if signaled_at else None
                 self.restarted.append(name)
         return track
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from symphony.plan.policies import Policies
 from symphony.plan.wish import ProcessWish, Wish
 from symphony_kube.render.roster import Roster, Unit
@@ -11,8 +13,9 @@ from symphony_kube.state.unit_status import policy_of
 def make_wish(roster: Roster, policies: Policies | None = None, *, experiment: str = "") -> Wish:
     """Return the wish for an experiment, whose processes are those of the units in ``roster``.
 
-    Nodes apply the grace periods, and kubelets the restart policies of containers. The API server
-    applies deadlines of single processes. The controller of a JobSet starts its ranks together.
+    Nodes apply the grace periods, unless a request has another one. Kubelets apply the restart
+    policies of containers, and the API server the deadlines of single processes. The controller of
+    a JobSet starts its ranks together.
     """
     names = {name for unit in roster for name in unit.processes}
     processes = []
@@ -27,6 +30,7 @@ def _of_process(name: str, unit: Unit, conditions: dict[str, str]) -> ProcessWis
         name=name,
         restart=policy_of(unit),
         starts_after=conditions,
+        grace=math.inf,
         gang=unit.rank_of or None,
         place_within=unit.within,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from house import (
     FIGURES,
+    ROOT,
     Product,
     find_circles,
     find_class_names,
@@ -65,3 +66,12 @@ def test_reached_goals_are_kept():
     for figure in FIGURES:
         if figure.is_reached:
             assert len(figure.find(found)) <= figure.goal, figure.text
+
+
+def test_ways_through_the_code_that_the_documentation_draws_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = text.partition("## Three ways through the code")[2].partition("\n## ")[0]
+    drawn = [line.split() for line in section.split("\n")]
+    modules = [words[0] for words in drawn if words and words[0].endswith(".py")]
+    assert len(modules) > 40
+    assert [module for module in modules if not (ROOT / module).is_file()] == []

@@ -1,16 +1,24 @@
 """Many objects are listed in pages, and as little as possible is kept of each."""
 
 import contextlib
+import copy
+import json
+from pathlib import Path
 
 import pytest
 
+from symphony.status import ProcessStatus
 from symphony_kube.api import listing
 from symphony_kube.api.client import Api
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import READY
-from symphony_kube.api.listing import list_all, without_managed_fields
+from symphony_kube.api.listing import list_all, reduced
+from symphony_kube.state.observe import PODS
+from symphony_kube.state.pod_status import parse_pod
+from symphony_kube.status.details import process_details
+from tests.backends.kube.histories import NAMES, read_history
 
-NAMES = [f"m-{number}" for number in range(7)]
+MAPS = [f"m-{number}" for number in range(7)]
 
 
 @pytest.fixture
@@ -23,7 +31,7 @@ def maps(memory_cluster, monkeypatch):
     """The path of a collection with seven objects, of which three fit on a page."""
     monkeypatch.setattr(listing, "PAGE_OBJECTS", 3)
     path = memory_cluster.path("configmaps")
-    for name in NAMES:
+    for name in MAPS:
         memory_cluster.raw.call("POST", path, {"metadata": {"name": name, "labels": {"a": "b"}}})
     return path
 
@@ -53,7 +61,7 @@ def test_objects_are_listed_in_pages(memory_cluster, maps):
     with contextlib.closing(RecordingApi(memory_cluster.kubeconfig)) as api:
         found = list_all(api, maps, name_of, query={"labelSelector": "a=b"})
         version = api.call("GET", maps, query={})["metadata"]["resourceVersion"]
-    assert found.items == NAMES
+    assert found.items == MAPS
     assert found.version == version
     *pages, _ = api.queries
     assert [query["limit"] for query in pages] == [3, 3, 3]
@@ -66,7 +74,7 @@ def test_list_begins_again_if_its_version_is_gone(memory_cluster, maps):
 
     with contextlib.closing(RecordingApi(memory_cluster.kubeconfig, delete_first)) as api:
         found = list_all(api, maps, name_of)
-    assert found.items == NAMES[1:]
+    assert found.items == MAPS[1:]
     assert [query["limit"] for query in api.queries] == [3, 3, None]
 
 
@@ -79,8 +87,33 @@ def test_error_of_a_complete_list_is_raised(kube_faults, maps):
 
 @pytest.mark.parametrize(("annotations", "kept"), [({}, False), ({READY: "a"}, True)])
 def test_managed_fields_stay_only_if_a_time_depends_on_them(annotations, kept):
-    entry = {"time": "2026-11-28T03:30:13Z", "fieldsV1": {"f:metadata": {}}}
-    item = {"metadata": {"name": "p", "annotations": annotations, "managedFields": [entry]}}
-    (found,) = without_managed_fields(item)["metadata"]["managedFields"]
-    assert found["time"] == "2026-11-28T03:30:13Z"
-    assert ("fieldsV1" in found) is kept
+    times = ["2026-11-28T03:30:13Z", "2026-11-28T03:30:15Z", None]
+    entries = [{"time": time, "fieldsV1": {"f:metadata": {}}} for time in times]
+    item = {"metadata": {"name": "p", "annotations": annotations, "managedFields": entries}}
+    found = reduced(copy.deepcopy(item))["metadata"]["managedFields"]
+    assert found == (entries if kept else [{"time": times[1]}])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reduced_pods_of_histories_show_the_same(name):
+    pods = [change.body for change in read_history(name).changes if change.kind == PODS]
+    check_reduced(pods)
+
+
+def test_reduced_pods_show_the_same():
+    for path in sorted(Path(__file__).with_name("recorded").glob("*.json")):
+        check_reduced(json.loads(path.read_text())["pods"])
+
+
+def check_reduced(pods):
+    for recorded in pods:
+        pod = {**recorded, "metadata": {"namespace": "n", **recorded["metadata"]}}
+        less = reduced(copy.deepcopy(pod))
+        assert parse_pod(less) == parse_pod(pod)
+        assert shown(less) == shown(pod)
+
+
+def shown(pod):
+    """Return what is shown of the processes in a Pod besides their states."""
+    names = [container["name"] for container in pod["spec"]["containers"]]
+    return [process_details(ProcessStatus(name=name), pod) for name in names]

@@ -19,7 +19,7 @@ from symphony.errors import BackendError, Unreachable
 from symphony_kube.access import exec
 from symphony_kube.api.errors import one_line
 from symphony_kube.api.labels import Scope
-from symphony_kube.api.listing import list_all, without_managed_fields
+from symphony_kube.api.listing import list_all, reduced
 from symphony_kube.api.resources import collection_path
 from symphony_kube.api.streams import channels
 from symphony_kube.render.file_objects.code_volumes import (
@@ -110,7 +110,7 @@ class CodeSender:
         """Send to the containers that wait. Return the Pods whose containers are not running."""
         path = collection_path("Pod", self._scope.namespace)
         query = {"labelSelector": self._scope.present_selector}
-        pods = list_all(self._api, path, without_managed_fields, query=query).items
+        pods = list_all(self._api, path, reduced, query=query).items
         waiting = []
         for pod in pods:
             if "deletionTimestamp" in pod["metadata"] or pod["status"].get("phase") != "Pending":

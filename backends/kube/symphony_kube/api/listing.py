@@ -8,7 +8,7 @@ depends on what it keeps.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -27,6 +27,32 @@ Kept = TypeVar("Kept")
 PAGE_OBJECTS = 1000
 # The status code of the server if it no longer has the version of the first page.
 _GONE = 410
+# What is removed from the specification of a Pod, from its containers and from their statuses.
+_UNUSED_OF_PODS = (
+    "affinity",
+    "dnsPolicy",
+    "enableServiceLinks",
+    "nodeSelector",
+    "preemptionPolicy",
+    "priority",
+    "schedulerName",
+    "securityContext",
+    "serviceAccount",
+    "serviceAccountName",
+    "shareProcessNamespace",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumes",
+)
+_UNUSED_OF_CONTAINERS = (
+    "imagePullPolicy",
+    "lifecycle",
+    "securityContext",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "volumeMounts",
+)
+_UNUSED_OF_STATUSES = ("allocatedResources", "containerID", "resources", "user", "volumeMounts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,17 +66,30 @@ class Listing(Generic[Kept]):
     version: str = ""
 
 
-def without_managed_fields(item: Object) -> Object:
-    """Remove from an object which program manages which of its fields, and return the object.
+def reduced(item: Object) -> Object:
+    """Remove from an object what no command shows or decides by, and return the object.
 
-    This takes up half of a Pod. The times at which the programs changed the object stay, and the
-    fields stay if the time of one of them is of interest.
+    The fields that each program manages take up a third of a Pod. Only the time of the last change
+    is of interest, except for a change of the annotation `READY`.
     """
     metadata = item["metadata"]
-    if READY not in (metadata.get("annotations") or ()):
-        for entry in metadata.get("managedFields") or ():
-            entry.pop("fieldsV1", None)
+    managed = metadata.get("managedFields")
+    if managed and READY not in (metadata.get("annotations") or ()):
+        times = [entry["time"] for entry in managed if entry.get("time")]
+        metadata["managedFields"] = [{"time": max(times)}] if times else []
+    spec = item.get("spec") or {}
+    if "containers" in spec:
+        _remove(_UNUSED_OF_PODS, [spec])
+        _remove(_UNUSED_OF_CONTAINERS, spec["containers"])
+        _remove(_UNUSED_OF_CONTAINERS, spec.get("initContainers"))
+        _remove(_UNUSED_OF_STATUSES, (item.get("status") or {}).get("containerStatuses"))
     return item
+
+
+def _remove(keys: Iterable[str], parts: Iterable[Object] | None) -> None:
+    for part in parts or ():
+        for key in keys:
+            part.pop(key, None)
 
 
 def list_all(

@@ -16,7 +16,7 @@ from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import DESCRIPTION, POLICIES, REMOVED_UNIT, ROSTER, RUN, Scope
-from symphony_kube.api.listing import list_all, without_managed_fields
+from symphony_kube.api.listing import list_all, reduced
 from symphony_kube.api.resources import (
     NAMESPACES,
     Resource,
@@ -163,7 +163,7 @@ def _is_running_in_shared_namespace(api: Api, scope: Scope) -> bool | None:
     path = collection_path("Pod", scope.namespace)
     try:
         query = {"labelSelector": scope.selector}
-        pods = list_all(api, path, without_managed_fields, query=query).items
+        pods = list_all(api, path, reduced, query=query).items
     except ApiError as exc:
         text = error_messages.cannot("list", "pods", scope, exc)
         raise error_messages.launch_failed(text, exc) from exc

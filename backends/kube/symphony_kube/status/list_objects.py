@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from symphony.support.names import is_name
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.listing import list_all, without_managed_fields
+from symphony_kube.api.listing import list_all, reduced
 from symphony_kube.api.resources import collection_path
 from symphony_kube.status.permission_errors import cannot_list_pods
 
@@ -35,4 +35,4 @@ def list_objects(api: Api, scope: Scope, kind: str) -> list[Object]:
         return []
     path = collection_path(kind, scope.namespace)
     query = {"labelSelector": scope.present_selector}
-    return list_all(api, path, without_managed_fields, query=query).items
+    return list_all(api, path, reduced, query=query).items

@@ -24,7 +24,7 @@ from symphony_kube.api.client import (
     watch_events,
 )
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.listing import list_all, without_managed_fields
+from symphony_kube.api.listing import list_all, reduced
 
 Object = dict[str, Any]
 
@@ -277,7 +277,7 @@ class _Feed:
         listing = list_all(
             self._api,
             self._path,
-            without_managed_fields,
+            reduced,
             query=self._query,
             accept=self._list_accept,
             cancelled=self._closed,
@@ -350,7 +350,7 @@ class _Feed:
             self._pause_seconds = FIRST_PAUSE_SECONDS
             self._version = event["object"]["metadata"]["resourceVersion"]
             if event["type"] != "BOOKMARK":
-                self._put_change(event["type"], without_managed_fields(event["object"]))
+                self._put_change(event["type"], reduced(event["object"]))
         self._last_response = time.monotonic()
 
     def _put_change(self, event: str, changed: Object) -> None:

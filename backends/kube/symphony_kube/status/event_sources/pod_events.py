@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError
 from symphony.status import ExperimentStatus, ProcessStatus, State
-from symphony_kube.api.listing import list_all, without_managed_fields
+from symphony_kube.api.listing import list_all, reduced
 from symphony_kube.state import reasons
 from symphony_kube.state.pod_status import CREATING, parse_time
 from symphony_kube.state.reasons import NO_REASON, Reason
@@ -45,7 +45,7 @@ def explain_delays(
     path = f"/api/v1/namespaces/{scope.namespace}/events"
     try:
         query = {"fieldSelector": selector}
-        events = list_all(api, path, without_managed_fields, query=query).items
+        events = list_all(api, path, reduced, query=query).items
     except BackendError:  # Without the events, the status is correct but less detailed.
         return status
     explained: dict[str, Reason] = {}

@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 
 from symphony.events import exit_text
 from symphony.plan.disruption import (
-    Disrupted,
     Disruption,
     DisruptionCause,
-    decide_disruption,
     lost_text,
     started_again_text,
 )
-from symphony.plan.restart_policy import Backoff, Restart, RestartPolicy, decide_restart
+from symphony.plan.restart_policy import RestartPolicy
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import FIRST_ATTEMPT, NO_CONTROL, Attempt, Control
@@ -30,6 +28,7 @@ from symphony_kube.state.pod_status import (
     exit_unknown,
     waiting_for_queue,
 )
+from symphony_kube.state.predictions import find_lateness, find_next_start
 from symphony_kube.state.reasons import NO_REASON, Reason
 
 # If a Pod still exists this long after its deadline, its node is considered lost.
@@ -70,33 +69,11 @@ class Retry:
     in_row: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Exit:
-    """The exit of a process, for `decide_restart`."""
-
-    started: float | None
-    failures_in_row: int
-    retries: int
-
-
 def policy_of(unit: Unit) -> RestartPolicy:
     """Return the restart policy of a unit, whether Kubernetes or the supervisor applies it."""
     if unit.supervised_restart:
         return RestartPolicy.of(unit.supervised_restart)
     return RestartPolicy(policy=unit.restart)
-
-
-def restart_after(
-    unit: Unit, attempt: Attempt, container: ContainerStatus, ended: float
-) -> Restart | None:
-    """Return the restart that the restart policy of a unit requires after the exit of a process at
-    the time ``ended``, or None. ``attempt`` is the attempt in which the process has exited.
-    """
-    if not unit.supervised_restart:
-        return None
-    policy = RestartPolicy.of(unit.supervised_restart)
-    track = _Exit(container.started, attempt.in_row, attempt.retries)
-    return decide_restart(policy, track, container.exit_code, ended, Backoff())
 
 
 class UnitStatus:
@@ -339,9 +316,10 @@ class UnitStatus:
             if item.state in ENDED and item.ended is not None and item.started is not None
         ]
         for ended, _, container in sorted(exits, key=lambda found: found[:2]):
-            restart = restart_after(self._unit, self.attempt, container, ended)
-            if restart is not None:
-                return _to_retry(container, ended, restart)
+            event = find_next_start(policy_of(self._unit), container, self.attempt, ended)
+            if event is not None:
+                start = ended + event["restarts_in"]
+                return Retry(cause=event["cause"], time=start, in_row=event["in_row"])
         return None
 
     # --- disruptions ---
@@ -354,10 +332,15 @@ class UnitStatus:
         if not self.has_ended or not self._was_disrupted(pod):
             return None
         disruption = pod.disruption or POD_REMOVED
-        is_stopped = bool(pod.control.stop) and not pod.control.start
-        process = Disrupted(disruption=disruption, is_stopped=is_stopped)
-        decision = decide_disruption(policy_of(self._unit), {self._unit.name: process})
-        return None if decision is None else disruption
+        event = find_next_start(
+            policy_of(self._unit),
+            next(iter(self.containers.values())),
+            self.attempt,
+            self._now,
+            disruption=disruption,
+            is_stopped=bool(pod.control.stop) and not pod.control.start,
+        )
+        return None if event is None else disruption
 
     def _was_disrupted(self, pod: PodStatus) -> bool:
         """Return whether a process of the unit has not ended by itself."""
@@ -438,10 +421,12 @@ class UnitStatus:
         timeout = self._unit.ready.get(name)
         if timeout is None or container.started is None:
             return container
-        if self._now < container.started + timeout:
-            self._expires_at(container.started + timeout)
+        reason, due = find_lateness(timeout, container.started, self._now)
+        if due is not None:
+            self._expires_at(due)
+        if not reason:
             return container
-        cause = Reason(f"not ready within {timeout:g} s", ReasonCode.NOT_READY)
+        cause = Reason(reason, ReasonCode.NOT_READY)
         return replace(container, never_ready=True, cause=cause)
 
     def _stopping(self, container: ContainerStatus, pod: PodStatus) -> ContainerStatus:
@@ -727,13 +712,6 @@ def _reason_of(control: Control) -> Reason:
         return Reason(control.reason, ReasonCode(control.code) if control.code else None)
     except ValueError:
         return NO_REASON
-
-
-def _to_retry(container: ContainerStatus, ended: float, restart: Restart) -> Retry:
-    cause = container.reason
-    if not cause and container.exit_code is not None:
-        cause = f"exit code {container.exit_code}"
-    return Retry(cause=cause, time=ended + restart.delay, in_row=restart.in_row)
 
 
 def _with_last_failure(container: ContainerStatus, job: JobStatus) -> ContainerStatus:

@@ -24,6 +24,7 @@ from symphony_kube.state.control_state import NO_CONTROL
 from symphony_kube.state.ending import StoppedProcesses
 from symphony_kube.state.observe import Observation
 from symphony_kube.state.pod_status import ContainerStatus
+from symphony_kube.state.predictions import PID, exit_of, track_before_exit, track_of
 from symphony_kube.state.unit_status import POD_REMOVED, UnitStatus
 
 # The codes of the requests with which a supervisor itself starts units again.
@@ -33,10 +34,6 @@ RESTART_CODES = (
     ReasonCode.DISRUPTED.value,
 )
 LAUNCHER = "the launcher"
-# A number that means that an attempt exists. Kubernetes has no process numbers.
-_PID = 1
-
-
 # The descriptions of running processes, with what they were computed from.
 Cache = dict[str, tuple[UnitStatus, ContainerStatus, Track, Seen]]
 
@@ -185,7 +182,7 @@ class _Description:
                 # The others have been started again already.
                 return Track(attempts=1)
             self.seen[name] = Seen(attempt=0, disruption=POD_REMOVED, since=self.now)
-            return Track(state=State.RUNNING, attempts=1, pid=_PID)
+            return Track(state=State.RUNNING, attempts=1, pid=PID)
         # Whether a process never starts follows from the states of the others.
         is_decided = container.cause.code is not ReasonCode.NEVER_STARTED or self.record is None
         if container.state in ENDED and is_decided and self.known.ending is None:
@@ -248,8 +245,8 @@ class _Description:
     def _running(self, status: UnitStatus, name: str) -> Track:
         """Return the state of a process whose attempt exists and has not ended."""
         control, container = status.control, self.observation.containers[name]
-        track = _track(container, status)
-        track.state, track.pid = State.RUNNING, _PID
+        track = track_of(container, status.attempt)
+        track.state, track.pid = State.RUNNING, PID
         created = [pod.created for pod in status.pods]
         is_placed = status.job is not None or any(pod.node for pod in status.pods)
         since = max(created, default=None)
@@ -292,7 +289,7 @@ class _Description:
         if control.code not in RESTART_CODES:
             self.restarted.append(name)
             return _ended(own, attempts=status.attempt.number)
-        track = _track(own, status)
+        track = track_of(own, status.attempt)
         track.state, track.next_start = State.PENDING, control.start
         track.reason, track.reason_code = control.reason, ReasonCode(control.code)
         track.started, track.was_ready = None, False
@@ -310,35 +307,9 @@ class _Description:
     def _exited(self, status: UnitStatus, own: ContainerStatus, name: str) -> Track:
         """Return the state of a process whose exit is new."""
         # It starts again when the other processes in its Pod have exited.
-        seen = self.seen[name]._replace(starting=not status.has_ended)
-        if status.disruption is not None:
-            # The exit code is not a result.
-            seen = seen._replace(exit_code=None, disruption=status.disruption, since=self.now)
-        else:
-            code = own.cause.code or ReasonCode.EXITED
-            seen = seen._replace(reason=own.reason, reason_code=code, since=own.ended)
-        self.seen[name] = seen
-        track = _track(own, status)
-        track.state, track.pid = State.RUNNING, _PID
-        track.ended = track.exit_code = None
-        return track
-
-
-def _track(container: ContainerStatus, status: UnitStatus) -> Track:
-    return Track(
-        ready=container.was_ready,
-        was_ready=container.was_ready,
-        never_ready=container.never_ready,
-        reason=container.reason,
-        reason_code=container.cause.code,
-        exit_code=container.exit_code,
-        started=container.started,
-        first_started=container.started,
-        ended=container.ended,
-        attempts=status.attempt.number,
-        failures_in_row=status.attempt.in_row,
-        retries=status.attempt.retries,
-    )
+        seen = exit_of(own, status.attempt, status.disruption, self.now)
+        self.seen[name] = seen._replace(starting=not status.has_ended)
+        return track_before_exit(own, status.attempt)
 
 
 def _ended(container: ContainerStatus, *, state: State | None = None, attempts: int = 0) -> Track:

@@ -86,4 +86,4 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
     cluster = Cluster.new(request.param, state_dir=str(tmp_path / "state"), **options)
     yield cluster
     for name in cluster.list_experiments():
-        cluster.delete(name)
+        cluster.delete(name, at_once=True)

@@ -193,8 +193,7 @@ def cleaned_up(program: Program) -> Iterator[Program]:
             terminal.close()
         cluster = program.cluster
         for name in cluster.list_experiments():
-            cluster.stop(name, at_once=True)  # type: ignore[attr-defined]
-            cluster.delete(name)
+            cluster.delete(name, at_once=True)
 
 
 @pytest.fixture

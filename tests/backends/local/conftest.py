@@ -22,7 +22,7 @@ def state(tmp_path) -> Iterator[Path]:
     yield state
     cluster = Cluster.new("local", state_dir=str(state))
     for name in cluster.list_experiments():
-        cluster.delete(name)
+        cluster.delete(name, at_once=True)
 
 
 @pytest.fixture

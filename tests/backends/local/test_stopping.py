@@ -125,11 +125,13 @@ def test_delete_stops_grandchildren(cluster, experiment, program):
 
 @pytest.mark.parametrize("program", [DAEMON, "import subprocess as s; s.Popen(['sleep', '1000'])"])
 def test_leftover_children_are_stopped_at_the_end_of_the_experiment(cluster, experiment, program):
-    python(experiment, "parent", program)
+    # A stop that waited for the end of the grace period would exceed the time limit of the test.
+    python(experiment, "parent", program).termination_grace_period(1000)
     cluster.launch(experiment)
     assert cluster.wait("exp", timeout=20).exit_code == 0
     run_id = run_id_of(cluster)
     eventually(lambda: marked(run_id) == [])
+    cluster.delete("exp")
 
 
 def test_child_of_an_exited_shell_has_the_grace_period(cluster, experiment):

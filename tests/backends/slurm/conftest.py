@@ -76,4 +76,4 @@ def new_cluster(tmp_path):
     yield new
     for cluster in clusters:
         for name in cluster.list_experiments():
-            cluster.delete(name)
+            cluster.delete(name, at_once=True)

@@ -27,7 +27,7 @@ def cluster(options):
     cluster = Cluster.new("tmux", **options)
     yield cluster
     for name in cluster.list_experiments():
-        cluster.delete(name)
+        cluster.delete(name, at_once=True)
 
 
 @pytest.fixture

@@ -321,8 +321,10 @@ class Stopper:
         step = stop.tree.step(programs, now)
         stop.next_time = stop.tree.next_time(now)
         stop.awaited = stop.polled = stop.tree.asked & stop.known
-        if self._is_notified and len(members) == 1 and members[0].parent == self._pid:
+        is_leader_alone = len(members) == 1 and members[0].process == stop.tree.leader
+        if self._is_notified and is_leader_alone and members[0].parent == self._pid:
             # On tmux, the process is no child, and its exit is reported after the end of the stop.
+            # An orphan is a child of this program, too, but its exit is not reported.
             stop.polled = set()
         children = {member.process.pid for member in members if member.parent == self._pid}
         return [_Signals(name, stop, step, children)]

@@ -70,11 +70,13 @@ class ProcessRequest(NamedTuple):
     ``kind`` is ``stop``, ``start``, ``restart`` or ``signal``. ``grace`` is the time in seconds
     after which a process that is being stopped is killed, or None for its own grace period. For
     ``signal``, ``signal`` is the number of the signal, and ``force`` permits one that ends the
-    process. ``timeout`` is how many seconds to wait until the request is done, or None.
+    process. ``timeout`` is how many seconds to wait until the request is done, or None. ``status``
+    is the status of the experiment before the request.
     """
 
     kind: str
     names: Sequence[str]
+    status: ExperimentStatus
     grace: float | None = None
     signal: int = 0
     force: bool = False

@@ -1539,14 +1539,21 @@ class Cluster(CheckedAttributes):
         """
         addresses = self.implementation.external_addresses(experiment)
         if service not in addresses:
-            hint = did_you_mean(service, addresses) or f"; exposed are {join_names(addresses)}"
-            raise NotFound(f"experiment {experiment!r} does not expose {service!r}{hint}")
+            raise self._not_exposed(experiment, service, addresses)
         address = addresses[service]
         if address is None:
             raise NotFound(
                 f"service {service!r} of {experiment!r} has no external address yet; try again"
             )
         return address
+
+    def _not_exposed(self, experiment: str, service: str, exposed: Collection[str]) -> NotFound:
+        bound: Iterable[str] = ()
+        with contextlib.suppress(Unsupported):
+            bound = [found.name for found in self.describe_topology(experiment).services]
+        problem = "binds but does not expose" if service in bound else "does not expose"
+        hint = did_you_mean(service, exposed) or f"; exposed are {join_names(exposed)}"
+        return NotFound(f"experiment {experiment!r} {problem} {service!r}{hint}")
 
     def exposed_services(self, experiment: str) -> dict[str, str | None]:
         """Return a mapping from the exposed services of an experiment to their external addresses.

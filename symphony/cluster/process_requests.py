@@ -40,7 +40,7 @@ def request_processes(
     if processes is None and kind in ("start", "restart"):
         finished = cluster.finished_one_shots(status)
         names = [name for name in names if name not in finished]
-    request = ProcessRequest(kind, names, grace, signal, force, seconds)
+    request = ProcessRequest(kind, names, status, grace, signal, force, seconds)
     cluster.implementation.request(experiment, request)
     return select_processes(cluster.describe_experiment(experiment), names)
 

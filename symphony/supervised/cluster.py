@@ -13,14 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from symphony.cluster import Cluster, ExecResult, OnChange, Progress, Tunnel, WatchedStatuses
 from symphony.cluster.matching import (
-    Until,
     experiment_exists,
     experiment_not_found,
     find_names,
     find_status,
-    select_processes,
-    still_awaited,
-    wait_timeout,
 )
 from symphony.errors import (
     AlreadyExists,
@@ -32,13 +28,14 @@ from symphony.errors import (
     Unsupported,
     shown,
 )
-from symphony.status import ENDED, ExperimentStatus, LogLine, ProcessStatus, State
+from symphony.status import ExperimentStatus, ProcessStatus
+from symphony.supervised.host_backend import HostBackend, unobserved_host
 from symphony.supervised.record import directory
 from symphony.supervised.record.directory import RunDirectory
-from symphony.supervised.record.event_file import EventReader, unfinished_previous
+from symphony.supervised.record.event_file import unfinished_previous
 from symphony.supervised.record.status import StatusReader
 from symphony.support.directories.state_home import state_root
-from symphony.support.names import did_you_mean, join_names
+from symphony.support.names import did_you_mean
 
 # Modules that only a launch, a stop or a log command needs are imported inside functions, so that
 # commands such as `symphony ls` start quickly.
@@ -53,8 +50,6 @@ if TYPE_CHECKING:
     from symphony.model.settings.validators import Strings
     from symphony.plan.changes import Changes
     from symphony.plan.restart_policy import Backoff
-    from symphony.plan.topology import Topology
-    from symphony.process_details import ProcessDetails
     from symphony.supervised.access.copy import CopyPath
     from symphony.supervised.processes.spec import ProcessSpec
     from symphony.supervised.read.log_files import IgnoredLine
@@ -135,6 +130,18 @@ class HostCluster(Cluster):
             modes = " or ".join(PORT_HOLD_MODES)
             raise SpecError(f"hold_ports must be {modes}, not {shown(hold_ports)}{hint}")
         self._hold_until_bound = hold_ports == "bound"
+
+    @functools.cached_property
+    def implementation(self) -> HostBackend:
+        """The part of the cluster that reads run directories and sends requests."""
+        return HostBackend(
+            self.backend,
+            self._root,
+            find=self._find,
+            make_reader=self._reader,
+            describe=self._describe,
+            send=self._send,
+        )
 
     # --- launching ---
 
@@ -534,7 +541,7 @@ class HostCluster(Cluster):
             reader = self._reader(run)
             status = reader.read()
             if _has_finished(reader, status):
-                other_host = _unobserved_host(run, status)
+                other_host = unobserved_host(run, status)
                 if other_host is not None:
                     message = run.other_host_message(other_host, "run the command there")
                     raise BackendError(message)
@@ -701,18 +708,6 @@ class HostCluster(Cluster):
     def _check_change(self, changes: Changes) -> None:
         """Check that the backend can start the added processes. A backend can override this."""
 
-    def _launch_record(self, experiment: str) -> Mapping[str, Any]:
-        from symphony.archive.run_record import RECORD_FILE, read_json
-
-        run = self._find(experiment)
-        record = read_json(run.file(RECORD_FILE))
-        if record is None:
-            raise BackendError(
-                f"the record of experiment {experiment!r} cannot be read ({run.path / RECORD_FILE} "
-                "is missing or damaged); launch it again"
-            )
-        return record
-
     def _secret_contents(self, experiment: str) -> list[bytes]:
         secrets = self._find(experiment).secrets
         if not secrets.is_dir():
@@ -725,94 +720,6 @@ class HostCluster(Cluster):
         return read_archives(self._find(experiment).path)
 
     # --- controlling processes ---
-
-    def stop_processes(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None = None,
-        *,
-        grace: float | str | None = None,
-        at_once: bool = False,
-        timeout: float | str | None = None,
-    ) -> list[ProcessStatus]:
-        """Stop processes, and wait until they have exited; see `Cluster.stop_processes`."""
-        seconds = _grace_seconds(grace, at_once)
-        return self._request(experiment, processes, timeout, request="stop", grace=seconds)
-
-    def start_processes(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None = None,
-        *,
-        timeout: float | str | None = None,
-    ) -> list[ProcessStatus]:
-        """Start processes that are not running; see `Cluster.start_processes`."""
-        return self._request(experiment, processes, timeout, request="start")
-
-    def restart_processes(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None = None,
-        *,
-        grace: float | str | None = None,
-        at_once: bool = False,
-        timeout: float | str | None = None,
-    ) -> list[ProcessStatus]:
-        """Stop processes, and start them again; see `Cluster.restart_processes`."""
-        seconds = _grace_seconds(grace, at_once)
-        return self._request(experiment, processes, timeout, request="restart", grace=seconds)
-
-    def signal_processes(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None,
-        signal: int | str,
-        *,
-        force: bool = False,
-    ) -> list[ProcessStatus]:
-        """Send a signal to running processes; see `Cluster.signal_processes`."""
-        from symphony.support.signal_names import find_signal
-
-        request: dict[str, Any] = {"request": "signal", "signal": int(find_signal(signal))}
-        if force:
-            request["force"] = True
-        return self._request(experiment, processes, None, **request)
-
-    def _request(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None,
-        timeout: float | str | None,
-        **request: Any,
-    ) -> list[ProcessStatus]:
-        """Send a request about processes to the supervisor, and return their statuses."""
-        from symphony.model.settings.durations import parse_timeout
-
-        seconds = parse_timeout(timeout)
-        with self._find(experiment).pin() as run:
-            # The second read of the status reads only the events of the request.
-            reader = self._reader(run)
-            status = reader.read()
-            kind = request["request"]
-            selected = [process.name for process in select_processes(status, processes)]
-            if processes is None and kind in ("start", "restart"):
-                from symphony.plan.one_shots import finished_one_shots
-
-                conditions = [item["starts_after"] for item in reader.manifest["processes"]]
-                finished = finished_one_shots(status, conditions)
-                selected = [name for name in selected if name not in finished]
-            is_done = (
-                kind == "stop"
-                and _have_ended(status, selected)
-                and _unobserved_host(run, status) is None
-            )
-            if not is_done:
-                # For example, a stop is not done when its processes have exited, because programs
-                # that they have left behind may still be running.
-                waits = kind == "start"
-                self._send(run, {**request, "names": selected}, timeout=seconds, waits=waits)
-                status = reader.read()
-            return select_processes(status, selected)
 
     def _send(
         self,
@@ -933,24 +840,18 @@ class HostCluster(Cluster):
         import copy
 
         reader = copy.copy(self)
+        # It is another one for each cluster.
+        vars(reader).pop("implementation", None)
         reader._run_path = run.path
         return reader
 
     # --- observing ---
-
-    def list_experiments(self) -> list[str]:
-        """Return the sorted names of the experiments that have a run directory."""
-        return [run.name for run in directory.find_all(self._root)]
 
     def resume_experiments(self, *, dry_run: bool = False) -> dict[str, str]:
         """Start interrupted experiments again; see `Cluster.resume_experiments`."""
         from symphony.supervised.user_requests.resume import resume_runs
 
         return resume_runs(directory.find_all(self._root), self.children, dry_run=dry_run)
-
-    def describe_experiment(self, experiment: str) -> ExperimentStatus:
-        """Return the current status of an experiment and its processes."""
-        return self._describe(self._find(experiment))
 
     @contextlib.contextmanager
     def watch_experiment(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
@@ -993,26 +894,6 @@ class HostCluster(Cluster):
 
         return replace_supervisor(run, self.children)
 
-    def explain_process(
-        self, experiment: str, process: str, process_group: str | None = None
-    ) -> ProcessDetails:
-        """Return the details of one process; see `Cluster.explain_process`."""
-        from symphony.supervised.read.read_details import process_details
-
-        status = self.describe_process(experiment, process, process_group)
-        run = self._find(experiment)
-        with run.report_damage(run.events):
-            events = EventReader(run.events).read_new()
-        return process_details(run.load_manifest(), status, events, run.log(status.name))
-
-    def describe_topology(self, experiment: str) -> Topology:
-        """Return the connections of a launched experiment; see `Cluster.describe_topology`."""
-        from symphony.supervised.read.read_details import topology
-
-        run = self._find(experiment)
-        status = self._describe(run)
-        return topology(run.load_manifest(), status)
-
     # --- resource use ---
 
     def _iter_usage(
@@ -1041,42 +922,6 @@ class HostCluster(Cluster):
             for usage in follow_usage(pinned, self._reader(pinned), interval):
                 yield select_usage(usage, names)
 
-    def wait(
-        self,
-        experiment: str,
-        *,
-        timeout: float | str | None = None,
-        on_change: OnChange = None,
-        until: Until = "ended",
-        processes: Sequence[str] | None = None,
-    ) -> ExperimentStatus:
-        """Wait until every process has reached ``until`` or has exited; see `Cluster.wait`."""
-        from symphony.model.settings.durations import parse_timeout
-        from symphony.supervised.read.log_files import growing
-
-        run = self._find(experiment)
-        seconds = parse_timeout(timeout)
-        deadline = None if seconds is None else time.monotonic() + seconds
-        reader = self._reader(run)
-        previous: ExperimentStatus | None = None
-        with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
-            while True:
-                status = reader.read()
-                if on_change is not None and status != previous:
-                    on_change(status)
-                previous = status
-                awaited = still_awaited(status, until, processes)
-                if not awaited:
-                    return status
-                # A supervisor that is killed writes no event, so the status is also read at regular
-                # intervals.
-                pause = _STATUS_CHECK_SECONDS
-                if deadline is not None:
-                    pause = min(pause, deadline - time.monotonic())
-                if pause <= 0:
-                    raise wait_timeout(status, until, awaited, seconds or 0.0)
-                wait_for_events(pause)
-
     # --- logs ---
 
     # A backend sets this pattern if the last line of its log files can be text that is not output.
@@ -1096,11 +941,6 @@ class HostCluster(Cluster):
         offsets = {name: first_kept_offset(run.log(name)) for name in processes}
         return {name: offset for name, offset in offsets.items() if offset}
 
-    def _read_log(
-        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
-    ) -> str:
-        return "".join(self._iter_log_text(experiment, process, since=since, tail=tail))
-
     def _iter_log_text(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> Iterator[str]:
@@ -1115,22 +955,6 @@ class HostCluster(Cluster):
                 tail=tail,
                 ignored=self._ignored_last_line,
             )
-
-    def iter_logs(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None = None,
-        *,
-        follow: bool = False,
-        since: float | str | None = None,
-        tail: int | None = None,
-    ) -> Iterator[LogLine]:
-        """Yield the log lines of processes in chronological order; see `Cluster.iter_logs`."""
-        from symphony.log_blocks import to_lines
-
-        return to_lines(
-            self.iter_output(experiment, processes, follow=follow, since=since, tail=tail)
-        )
 
     def _iter_output(
         self,
@@ -1173,45 +997,6 @@ class HostCluster(Cluster):
         A backend overrides this method if its log files can contain other text.
         """
         return text
-
-    # --- events ---
-
-    def _iter_events(
-        self,
-        experiment: str,
-        names: Collection[str] | None,
-        *,
-        follow: bool,
-        since: float | None,
-    ) -> Iterator[ExperimentEvent]:
-        from symphony.events import select_events
-
-        events = self._recorded_events(experiment, names, follow=follow)
-        return select_events(events, names, since)
-
-    def _recorded_events(
-        self, experiment: str, names: Collection[str] | None, *, follow: bool
-    ) -> Iterator[ExperimentEvent]:
-        from symphony.supervised.read.log_files import growing
-        from symphony.supervised.record.event_stream import EventStream
-
-        # A run that is deleted is read to its end.
-        with self._find(experiment).pin() as run:
-            stream = EventStream(run, self._reader(run))
-            if not follow:
-                yield from stream.read_new()
-                return
-            is_over = stream.end_check(names)
-            with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
-                while True:
-                    # No event is recorded after the end, so the check comes before the read.
-                    was_over = is_over()
-                    yield from stream.read_new()
-                    if was_over or stream.has_finished:
-                        return
-                    # A supervisor that is killed writes no event, so the status is also checked at
-                    # regular intervals.
-                    wait_for_events(_STATUS_CHECK_SECONDS)
 
     # --- using ---
 
@@ -1269,23 +1054,6 @@ class HostCluster(Cluster):
             stdout=completed.stdout or "",
             stderr=completed.stderr or "",
         )
-
-    def external_url(self, experiment: str, service: str) -> str:
-        """Return the ``host:port`` of an exposed service. The host is this machine."""
-        manifest = self._find(experiment).load_manifest()
-        exposed = manifest["exposed"]
-        if service not in exposed:
-            is_bound = service in manifest["services"]
-            problem = "binds but does not expose" if is_bound else "does not expose"
-            hint = did_you_mean(service, exposed) or f"; exposed are {join_names(exposed)}"
-            raise NotFound(f"experiment {experiment!r} {problem} {service!r}{hint}")
-        address: str = manifest["services"][service]
-        return address
-
-    def exposed_services(self, experiment: str) -> dict[str, str | None]:
-        """Return the exposed services with their addresses; see `Cluster.exposed_services`."""
-        manifest = self._find(experiment).load_manifest()
-        return {service: manifest["services"][service] for service in manifest["exposed"]}
 
     def transfer_file(
         self,
@@ -1411,13 +1179,6 @@ def _has_finished(reader: StatusReader, status: ExperimentStatus) -> bool:
     return status.ended and not reader.waits_for_start
 
 
-def _unobserved_host(run: RunDirectory, status: ExperimentStatus) -> str | None:
-    """Return the other host on which processes of the experiment can be running, or None."""
-    if all(process.state is not State.UNKNOWN for process in status):
-        return None
-    return run.other_host()
-
-
 def _lease_gpus(
     gpus: GpuLeases, process: ProcessSpec, processes: Sequence[ProcessSpec]
 ) -> Sequence[str]:
@@ -1466,25 +1227,6 @@ def read_unchanging(run: RunDirectory, reader: StatusReader) -> ExperimentStatus
             if not reader.state.is_changing or not can_continue:
                 return status
             wait_for_events(_STATUS_CHECK_SECONDS)
-
-
-def _grace_seconds(grace: float | str | None, at_once: bool) -> float | None:
-    """Return the grace period for a request, or None for the period of each process."""
-    if grace is None:
-        return 0.0 if at_once else None
-    if at_once:
-        raise SpecError("at_once means that there is no grace period; remove grace or at_once")
-    from symphony.model.settings.durations import parse_duration
-    from symphony.supervised.record.control_socket import MAX_GRACE_SECONDS
-
-    seconds = parse_duration(grace, "grace")
-    if seconds > MAX_GRACE_SECONDS:
-        raise SpecError(f"grace must be at most {MAX_GRACE_SECONDS} s, not {shown(grace)}")
-    return seconds
-
-
-def _have_ended(status: ExperimentStatus, names: Sequence[str]) -> bool:
-    return all(process.state in ENDED for process in status if process.name in names)
 
 
 def _device_names(value: object) -> list[str]:

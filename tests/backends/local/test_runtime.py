@@ -214,13 +214,14 @@ def test_status_is_read_once_for_all_logs(cluster, experiment, monkeypatch, tmp_
         experiment.new_process(name, cmd="echo hello")
     cluster.launch(experiment)
     cluster.wait("exp", timeout=30)
-    describe, statuses = cluster._describe, []
+    reading = Cluster.new("local", state_dir=cluster._root)
+    describe, statuses = reading._describe, []
     monkeypatch.setattr(
-        cluster, "_describe", lambda run: statuses.append(describe(run)) or statuses[-1]
+        reading, "_describe", lambda run: statuses.append(describe(run)) or statuses[-1]
     )
-    assert len(list(cluster.iter_logs("exp", names))) == 5
+    assert len(list(reading.iter_logs("exp", names))) == 5
     assert len(statuses) == 1
-    cluster.save_logs("exp", tmp_path, names)
+    reading.save_logs("exp", tmp_path, names)
     assert len(statuses) == 2
 
 

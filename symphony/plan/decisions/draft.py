@@ -306,11 +306,13 @@ class Draft:
         decisions = {gang: self.decide_unit(gang) for gang in self.wish.gangs}
         return {gang: item for gang, item in decisions.items() if item is not None}
 
-    def is_started_by_user(self, gang: str) -> bool:
-        """Return whether a request to start ranks of a unit is in progress."""
-        requests = self.state.requests.values()
-        started = [request for request in requests if request.kind == "start"]
-        return any(not set(self.wish.gangs[gang]).isdisjoint(each.names) for each in started)
+    def is_started_by_request(self, gang: str) -> bool:
+        """Return whether a request is in progress that starts ranks of a unit, for example with a
+        restart.
+        """
+        ranks = self.wish.gangs[gang]
+        started = [each for each in self.state.requests.values() if each.kind != "stop"]
+        return any(not set(ranks).isdisjoint(each.names) for each in started)
 
     # --- the experiment ---
 

@@ -19,7 +19,7 @@ def apply_policies(draft: Draft) -> None:
         draft.record_ending(eviction)
     for gang, ranks in draft.wish.gangs.items():
         decision = draft.decide_unit(gang)
-        if decision is not None and not draft.is_started_by_user(gang):
+        if decision is not None and not draft.is_started_by_request(gang):
             for name in ranks:
                 _apply_to_rank(draft, name, decision)
     if draft.wish.has_end and not draft.state.stopping:

@@ -33,8 +33,9 @@ def _record_obstacle(draft: Draft, name: str) -> None:
     if not _waits_for_others(track) or draft.state.is_stopping_all:
         return
     if process.gang is not None and draft.is_stopped_unit(process.gang):
-        # It had succeeded when a user stopped its unit, and the experiment was restarted later.
-        draft.record("never", name, **draft.stop_details(STOPPED_WITH_UNIT))
+        if not draft.is_started_by_request(process.gang):
+            # It had succeeded when a user stopped its unit, and the experiment was restarted later.
+            draft.record("never", name, **draft.stop_details(STOPPED_WITH_UNIT))
         return
     unit = None if process.gang is None else draft.decide_unit(process.gang)
     if unit is not None and (unit.action == FAIL_UNIT or not _starts_anew(track)):

@@ -561,8 +561,9 @@ def test_the_port_in_a_line_of_a_procfile(
     assert found == {"cmd": line, **process}
 
 
+@pytest.mark.one_python
 def test_many_services_are_imported_in_linear_time(tmp_path: Path) -> None:
-    count = 6_000
+    count = 3_000
     services = {
         f"s{index}": {
             "image": "redis",
@@ -575,6 +576,6 @@ def test_many_services_are_imported_in_linear_time(tmp_path: Path) -> None:
     path.write_text(json.dumps({"services": services}))
     begin = time.process_time()
     processes = import_file(path).document["processes"]
-    # With a pattern that contains the names of all services, this takes about a minute.
-    assert time.process_time() - begin < 8
-    assert processes["s5999"]["env"] == {"URL": "redis://${s2999.addr}"}
+    # With a pattern that contains the names of all services, this takes about 15 s.
+    assert time.process_time() - begin < 5
+    assert processes["s2999"]["env"] == {"URL": "redis://${s1499.addr}"}

@@ -22,6 +22,8 @@ HISTORIES = Path(__file__).with_name("histories")
 FIXED_SEED = 7
 COUNT = 150
 
+pytestmark = pytest.mark.one_python
+
 
 def story(scenario):
     lines = []

@@ -8,7 +8,7 @@ attempt is created, so that any other supervisor or client can continue.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from symphony.plan.decide import Decision
 from symphony.plan.policies import seconds_to_deadline
 from symphony.plan.state import Event
 from symphony.plan.unit_decision import FAIL_UNIT, UnitDecision
-from symphony.status import ENDED, ReasonCode, State
+from symphony.status import ENDED, ReasonCode
 from symphony_kube.api import error_messages
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import ENDING, PROBLEMS
@@ -123,8 +123,9 @@ class Executor:
             return
         self._request_restarts(decision.events, observation)
         self._record_problems(decision, observation)
+        failed = self._failed_units(decision)
         for gang, unit_decision in decision.units.items():
-            self._record_unit_decision(gang, unit_decision, observation)
+            self._record_unit_decision(gang, unit_decision, observation, failed)
 
     def adopt_ending(self, ending: StoppedProcesses | None) -> None:
         """Continue an end that a command or another supervisor has begun."""
@@ -195,31 +196,36 @@ class Executor:
 
     def _record_problems(self, decision: Decision, observation: Observation) -> None:
         """Record the ranks that are never created because their unit has failed."""
-        found = {}
-        for gang, unit_decision in decision.units.items():
-            if unit_decision.action != FAIL_UNIT:
+        found, record = {}, self._book.record
+        for event in decision.events:
+            if event.get("reason_code") is not ReasonCode.UNIT_FAILED:
                 continue
-            reason = unit_decision.reason
-            problem = Problem(text=reason, time=self._api.now(), permanent=True)
-            for rank in self._gangs[gang]:
-                is_created = rank.name in observation.unit_statuses
-                is_waiting = observation.containers[rank.name].state is State.PENDING
-                if not is_created and is_waiting and rank.name not in self._book.record.problems:
-                    found[rank.name] = problem
+            name = self._unit_of[event["process"]].name
+            if name not in observation.unit_statuses and name not in record.problems:
+                reason = event["reason"]
+                found[name] = Problem(text=reason, time=self._api.now(), permanent=True)
         if found:
-            record = self._book.record
             problems = {**record.problems, **found}
             self._write_problems(problems, record.created, observation.unit_statuses)
 
     # --- units of ranks ---
 
+    def _failed_units(self, decision: Decision) -> set[str]:
+        """Return the ranks that are stopped, or do not start again, because their units fail."""
+        names = {action.process for action in decision.actions if isinstance(action, Stop)}
+        for event in decision.events:
+            if event.get("reason_code") is ReasonCode.UNIT_FAILED:
+                names.add(event["process"])
+        return {self._unit_of[name].name for name in names}
+
     def _record_unit_decision(
-        self, gang: str, decision: UnitDecision, observation: Observation
+        self, gang: str, decision: UnitDecision, observation: Observation, failed: Collection[str]
     ) -> None:
         """Request that the ranks of a unit are stopped, and are started again if it restarts.
 
-        One rank records the names of the others. Therefore, no rank starts again before all have
-        been stopped, even if this supervisor is killed.
+        ``failed`` contains the ranks that fail if their units do. If the unit restarts, one rank
+        records the names of the others. Therefore, no rank starts again before all have been
+        stopped, even if this supervisor is killed.
         """
         names = [rank.name for rank in self._gangs[gang]]
         known = {name: observation.unit_statuses.get(name) for name in names}
@@ -227,11 +233,7 @@ class Executor:
         wanted = {name: item for name, item in existing.items() if _can_be_requested(item)}
         if decision.action == FAIL_UNIT:
             request_ = _failure(decision, self._api.now())
-            wanted = {
-                name: item
-                for name, item in wanted.items()
-                if not item.has_ended or item.retry is not None
-            }
+            wanted = {name: item for name, item in wanted.items() if name in failed}
         else:
             request_ = _restart(decision, self._api.now())
             begun = [item.control for item in existing.values() if _is_restarted(item.control)]

@@ -30,6 +30,7 @@ from symphony_tmux.gates import Gates
 from symphony_tmux.keeper import EXITED, STARTED, Report
 from symphony_tmux.render import Pane, Window
 from symphony_tmux.tmux_commands import ANSWER_TIMEOUT_SECONDS, DEFAULT_SERVER, Answer
+from symphony_tmux.watched_processes import WatchedProcesses, open_pidfd
 from symphony_tmux.windows import Windows
 
 # The sizes of the first batch and of all other batches. The first batch creates the session, and
@@ -63,6 +64,7 @@ class TmuxChildren:
         self._exits = PendingExits(loop, self._windows, self._gates, self._report_exit)
         self._alive: dict[str, TmuxChild] = {}
         self._keepers: dict[int, TmuxChild] = {}
+        self._watched = WatchedProcesses(loop, self._alive)
         self._reported_pids: dict[int, int] = {}
         self._unlogged: dict[str, ProcessSpec] = {}
         loop.watch(self._gates.fileno(), self._receive_reports)
@@ -170,7 +172,7 @@ class TmuxChildren:
                 yield command, self._adopt(command, window)
 
     def _adopt(self, command: ProcessSpec, window: Window) -> TmuxChild:
-        handle = _pidfd(window.pid)
+        handle = open_pidfd(window.pid)
         pid = self._process_of(window.pid)
         child = TmuxChild(
             command.name, pid, birth_time(pid) or 0.0, window.pane, window.pid, handle
@@ -178,7 +180,7 @@ class TmuxChildren:
         self._alive[child.name] = child
         self._keepers[child.keeper] = child
         self._unlogged[child.name] = command
-        self._watch(child, self._on_keeper_exit)
+        self._watched.watch(child, window.pid, self._on_keeper_exit)
         return child
 
     def _process_of(self, keeper: int) -> int:
@@ -231,32 +233,27 @@ class TmuxChildren:
             process.birth,
             self._windows.pane_of(command.name),
             keeper,
-            _pidfd(keeper),
+            open_pidfd(keeper),
         )
         self._alive[child.name] = child
         self._keepers[child.keeper] = child
         is_running = is_alive(process)
         if pane is None or not is_running:
-            self._unwatch_unused(child)
+            self._watched.close(child)
             if is_running:
                 # The window was closed.
-                child.handle = _pidfd(child.pid)
-                self._watch(child, lambda child: self._exits.add(child, None, logged=True))
+                child.handle = open_pidfd(child.pid)
+                self._watched.watch(child, child.pid, self._on_unreported_exit)
             else:
                 # Its keeper may not have reported the exit, or may wait for the supervisor.
                 self._gates.release(command.name)
-                self._exits.add(child, None, logged=True)
+                self._on_unreported_exit(child)
             return child
-        self._watch(child, self._on_keeper_exit)
+        self._watched.watch(child, keeper, self._on_keeper_exit)
         if not self._windows.has_log(command.name):
             self._unlogged[command.name] = command
             self._loop.post(self._log_all)
         return child
-
-    def _unwatch_unused(self, child: TmuxChild) -> None:
-        if child.handle is not None:
-            os.close(child.handle)
-            child.handle = None
 
     def _log_all(self) -> None:
         """Start logging for a batch of windows, and schedule the next batch.
@@ -310,45 +307,18 @@ class TmuxChildren:
             return
         self._unlogged.pop(child.name, None)
         if birth_time(child.pid) == child.birth:
-            child.handle = _pidfd(child.pid)
-            self._watch(child, lambda child: self._exits.add(child, None, logged=True))
+            child.handle = open_pidfd(child.pid)
+            self._watched.watch(child, child.pid, self._on_unreported_exit)
         else:
-            self._exits.add(child, None, logged=True)
+            self._on_unreported_exit(child)
 
-    def _watch(self, child: TmuxChild, gone: Callable[[TmuxChild], None]) -> None:
-        """Call ``gone`` when the process to which the child's handle refers has exited.
-
-        If no pidfd is available, poll for the exit.
-        """
-        handle = child.handle
-        if handle is None:
-            watched = child.keeper if gone == self._on_keeper_exit else child.pid
-            self._poll_exit(child, watched, gone)
-            return
-
-        def report_exit() -> None:
-            self._unwatch(child)
-            gone(child)
-
-        self._loop.watch(handle, report_exit)
-
-    def _poll_exit(self, child: TmuxChild, pid: int, gone: Callable[[TmuxChild], None]) -> None:
-        if self._alive.get(child.name) is not child:
-            return
-        if birth_time(pid) is not None:
-            self._loop.after(POLL_SECONDS, lambda: self._poll_exit(child, pid, gone))
-        else:
-            gone(child)
-
-    def _unwatch(self, child: TmuxChild) -> None:
-        if child.handle is not None:
-            self._loop.unwatch(child.handle)
-            os.close(child.handle)
-            child.handle = None
+    def _on_unreported_exit(self, child: TmuxChild) -> None:
+        """Handle the exit of a process whose keeper cannot report it."""
+        self._exits.add(child, None, logged=True)
 
     def _report_exit(self, pending: ProcessExit) -> None:
         child = pending.child
-        self._unwatch(child)
+        self._watched.unwatch(child)
         del self._alive[child.name]
         del self._keepers[child.keeper]
         self._windows.stop_sink(child.name)
@@ -368,13 +338,6 @@ class TmuxChildren:
     def discard(self) -> None:
         """Remove the session of a launch that was rolled back."""
         self._windows.remove()
-
-
-def _pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None
 
 
 def _check(command: ProcessSpec, env: Mapping[str, str]) -> None:

@@ -16,14 +16,12 @@ import resource
 import signal
 import subprocess
 import termios
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony.supervised.processes.exit_status import ExitRecord, exit_code
-from symphony.supervised.processes.identity import RUN_ID_VARIABLE, ProcessId, birth_time, is_alive
+from symphony.supervised.processes.identity import RUN_ID_VARIABLE, birth_time
 from symphony.supervised.processes.inherited_environment import InheritedEnvironment
 from symphony.supervised.processes.mark import MarkedChildren
 from symphony.supervised.processes.program_paths import ProgramPaths
@@ -33,20 +31,12 @@ from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.supervisor.capture.output_pipes import OutputPipes
 from symphony.supervised.supervisor.children import ExitCallback, StartRefused
 from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.process_handles import AdoptedChild, open_pidfd
 from symphony.support.open_file_limit import raise_open_file_limit
 
 if TYPE_CHECKING:
     from symphony.plan.state import Track
     from symphony.supervised.supervisor.terminal_server import Terminal
-
-# The interval at which a process of a killed supervisor is polled if no pidfd is available.
-POLL_SECONDS = 0.5
-# How long an exit code may take to become available, and how often it is read; see
-# `symphony.supervised.processes.exit_status`.
-EXIT_CODE_SECONDS, EXIT_CODE_POLL_SECONDS = 1.0, 0.01
-# The number of descriptors that are reserved for logs, probes and reading /proc, and are not used
-# for pidfds.
-SPARE_DESCRIPTORS = 64
 
 
 @dataclass(slots=True)
@@ -66,16 +56,6 @@ class LocalChild:
         return self.popen.pid
 
 
-@dataclass(slots=True)
-class AdoptedChild:
-    """A process that was started by a killed supervisor, so it is not a child of this process."""
-
-    name: str
-    pid: int
-    birth: float
-    pidfd: int | None
-
-
 class LocalChildren:
     """The children of this process; see `symphony.supervised.supervisor.children.Children`."""
 
@@ -91,7 +71,6 @@ class LocalChildren:
         self._environment = InheritedEnvironment()
         self._programs = ProgramPaths()
         self._original_limits = raise_open_file_limit()
-        self._exit_record = ExitRecord(run.exits)
 
     def __len__(self) -> int:
         return len(self._running)
@@ -207,7 +186,7 @@ class LocalChildren:
             # An earlier child in the batch caused the switch to signals, and this child may have
             # been reaped already.
             return
-        child.pidfd = _open_pidfd(child.pid)
+        child.pidfd = open_pidfd(child.pid)
         if child.pidfd is not None:
             self._loop.watch(child.pidfd, lambda: self._drain(child))
         else:
@@ -224,98 +203,21 @@ class LocalChildren:
         self, processes: Iterable[ProcessSpec], tracks: Mapping[str, Track]
     ) -> list[AdoptedChild]:
         """Take over processes; see `symphony.supervised.supervisor.children.Children`."""
-        from symphony.status import State
+        from symphony.supervised.supervisor.adopted_children import AdoptedChildren, find_processes
 
-        found: dict[str, ProcessId] = {}
-        pending: list[str] = []
-        for spec in processes:
-            track = tracks[spec.name]
-            if track.pid is not None and track.birth is not None:
-                found[spec.name] = ProcessId(track.pid, track.birth)
-            elif track.state is State.PENDING:
-                pending.append(spec.name)
-        found.update(self._find_unrecorded(pending, tracks))
+        found = find_processes(self._run, processes, tracks)
         self._output.adopt(found)
-        return [self._adopt(name, process) for name, process in found.items()]
+        adopted = AdoptedChildren(self._loop, self._run, self._output, self._report_adopted)
+        children = {name: AdoptedChild(name, *process) for name, process in found.items()}
+        self._running.update(children)
+        for child in children.values():
+            adopted.watch(child)
+        return list(children.values())
 
-    def _find_unrecorded(
-        self, names: Sequence[str], tracks: Mapping[str, Track]
-    ) -> dict[str, ProcessId]:
-        """Return the processes that the supervisor had started, but not recorded, when it was
-        killed.
-        """
-        run_id = self._run.run_id()
-        if not names or run_id is None:
-            return {}
-        from symphony.supervised.processes.membership import find_session_leaders
-
-        leaders = find_session_leaders(run_id)
-        # A session that was started before the last exit belongs to a descendant that has exited
-        # its parent's session.
-        boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-        ticks = os.sysconf("SC_CLK_TCK")
-        return {
-            name: leaders[name]
-            for name in names
-            if name in leaders
-            and boot + (leaders[name].birth + 1) / ticks >= (tracks[name].ended or 0.0)
-        }
-
-    def _adopt(self, name: str, process: ProcessId) -> AdoptedChild:
-        child = AdoptedChild(name, process.pid, process.birth, None)
-        self._running[name] = child
-        child.pidfd = _open_pidfd(process.pid)
-        if child.pidfd is not None and is_alive(process):
-            self._loop.watch(child.pidfd, lambda: self._handle_adopted_exit(child))
-        elif child.pidfd is None and is_alive(process):
-            self._poll_adopted(child)
-        else:
-            if child.pidfd is not None:
-                os.close(child.pidfd)
-                child.pidfd = None
-            self._loop.post(lambda: self._report_adopted(child))
-        return child
-
-    def _poll_adopted(self, child: AdoptedChild) -> None:
-        """Report the exit of a process for which no pidfd is available."""
-        if is_alive(ProcessId(child.pid, child.birth)):
-            self._loop.after(POLL_SECONDS, lambda: self._poll_adopted(child))
-        else:
-            self._report_adopted(child)
-
-    def _handle_adopted_exit(self, child: AdoptedChild) -> None:
-        if child.pidfd is not None:
-            self._loop.unwatch(child.pidfd)
-        deadline = time.monotonic() + EXIT_CODE_SECONDS
-        self._output.drain(child.name, lambda: self._report_when_known(child, deadline))
-
-    def _report_when_known(self, child: AdoptedChild, deadline: float) -> None:
-        """Report an exit when the exit code is known, at the latest at ``deadline``."""
-        code = self._exit_code(child)
-        if code is None and time.monotonic() < deadline:
-            self._loop.after(
-                EXIT_CODE_POLL_SECONDS, lambda: self._report_when_known(child, deadline)
-            )
-            return
-        pidfd, child.pidfd = child.pidfd, None
-        if pidfd is not None:
-            os.close(pidfd)
-        self._report_adopted(child, code)
-
-    def _report_adopted(self, child: AdoptedChild, code: int | None = None) -> None:
-        if code is None:
-            code = self._exit_code(child)
+    def _report_adopted(self, child: AdoptedChild, code: int | None) -> None:
         self._remove(child)
         reason = "the supervisor that started it was killed" if code is None else ""
         self._on_exit(child, code, reason)
-
-    def _exit_code(self, child: AdoptedChild) -> int | None:
-        """Return the exit code of a child that has exited, or None if it is not known."""
-        process = ProcessId(child.pid, child.birth)
-        # The program that has inherited the child may not have collected its status yet. A guardian
-        # records the status before it collects it.
-        code = exit_code(process, child.pidfd)
-        return self._exit_record.code(process) if code is None else code
 
     def change(self, names: Sequence[str], env: Mapping[str, str]) -> None:
         """Do nothing: any process can be started."""
@@ -392,19 +294,3 @@ def _birth_time(pid: int) -> float:
     except OSError:
         # No file descriptor is left. The child is running, so its start must not fail.
         return 0.0
-
-
-def _open_pidfd(pid: int) -> int | None:
-    """Return a descriptor that becomes readable when a process exits.
-
-    Return None if no pidfd can be opened, or if only the spare descriptors are left.
-    """
-    try:
-        pidfd = os.pidfd_open(pid)
-    except OSError:
-        return None
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if pidfd < limit - SPARE_DESCRIPTORS:
-        return pidfd
-    os.close(pidfd)
-    return None

@@ -30,7 +30,7 @@ from symphony.errors import (
 )
 from symphony.status import ExperimentStatus, ProcessStatus
 from symphony.supervised.host_backend import HostBackend, unobserved_host
-from symphony.supervised.record import directory
+from symphony.supervised.record import directory, run_paths
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.event_file import unfinished_previous
 from symphony.supervised.record.status import StatusReader
@@ -343,7 +343,7 @@ class HostCluster(Cluster):
             preflight.write_secrets(run, manifest)
         if written is None or manifest.configs != written.configs:
             # Another port is another version of a file, in a directory of its own.
-            directory.remove_tree(run.file(directory.CONFIG_DIRECTORY))
+            directory.remove_tree(run.file(run_paths.CONFIG_DIRECTORY))
             preflight.write_configs(run, manifest)
         preflight.write_manifest(run, manifest)
 

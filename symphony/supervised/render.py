@@ -38,7 +38,7 @@ from symphony.supervised.processes.spec import (
     PASSED_SETTINGS,
     ProcessSpec,
 )
-from symphony.supervised.record.directory import CONFIG_DIRECTORY, SCRATCH_DIRECTORY
+from symphony.supervised.record.run_paths import CONFIG_DIRECTORY, SCRATCH_DIRECTORY
 
 HOST = "127.0.0.1"
 SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"

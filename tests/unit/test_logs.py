@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from symphony.events import EventKind, ExperimentEvent
 from symphony.log_blocks import LogBlock, to_lines
 from symphony.supervised.read import log_files
-from symphony.supervised.record.directory import REMOTE_FILE, RunDirectory
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.run_paths import REMOTE_FILE
 
 
 @pytest.fixture

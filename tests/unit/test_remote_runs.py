@@ -8,7 +8,8 @@ import pytest
 
 from symphony.errors import BackendError
 from symphony.supervised.record import directory
-from symphony.supervised.record.directory import REMOTE_FILE, RunDirectory
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.record.run_paths import REMOTE_FILE
 
 MANIFEST = {
     "experiment": "rl",

@@ -31,8 +31,9 @@ from symphony.errors import (
 from symphony.plan.state import Event
 from symphony.supervised.cluster import read_unchanging
 from symphony.supervised.record import directory
-from symphony.supervised.record.directory import REMOTE_FILE, RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.event_file import EventReader, encode, is_finished
+from symphony.supervised.record.run_paths import REMOTE_FILE
 from symphony.supervised.terminal_cluster import TerminalCluster
 from symphony.support.import_path import own_import_path
 from symphony_slurm import slurm

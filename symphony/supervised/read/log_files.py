@@ -30,11 +30,8 @@ from typing import TYPE_CHECKING
 from symphony import log_text
 from symphony.events import EXIT_KINDS, EventKind
 from symphony.log_blocks import LogBlock
-from symphony.supervised.record.directory import (
-    LOG_START_SUFFIX,
-    REMOTE_PATIENCE_SECONDS,
-    RunDirectory,
-)
+from symphony.supervised.record.directory import REMOTE_PATIENCE_SECONDS, RunDirectory
+from symphony.supervised.record.run_paths import LOG_START_SUFFIX
 
 if TYPE_CHECKING:
     from symphony.events import ExperimentEvent

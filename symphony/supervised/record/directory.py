@@ -50,18 +50,15 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from symphony.errors import BackendError, NotFound, SymphonyError
+from symphony.errors import BackendError, SymphonyError
 from symphony.supervised.processes.identity import (
-    ProcessId,
-    boot_id,
-    is_alive,
     is_suspended,
-    pid_namespace,
 )
-from symphony.supervised.record.record_checks import is_supervisor_record, manifest_error
-from symphony.support.directories import private as private_directories
+from symphony.supervised.record.record_checks import manifest_error
+from symphony.supervised.record.run_paths import SCRATCH_DIRECTORY
+from symphony.supervised.record.supervisor_files import SupervisorFiles
 from symphony.support.directories.state_home import (
     ARCHIVE_NAME,
     STATE_VARIABLE,
@@ -71,7 +68,6 @@ from symphony.support.directories.state_home import (
     state_root,
 )
 from symphony.support.names import is_name
-from symphony.support.replace_file import replace_file
 
 _STAGING_PREFIX, _TRASH_PREFIX = ".new-", ".old-"
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
@@ -84,17 +80,10 @@ NO_SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 # it is the reserve of the event log, and the manifest.
 _RECORD_BYTES, _RECORD_BYTES_PER_PROCESS = 80 << 10, 4 << 10
 
-EVENTS_FILE = "events.jsonl"
-CONFIG_DIRECTORY, SCRATCH_DIRECTORY = "configs", "scratch"
-LOG_START_SUFFIX = ".start"
 _STOP_TOGETHER_FILE = "stop-together"
 _STOP_REQUEST_FILE = "stop-requested"
-# The guardian, which imports almost nothing, has the same constants.
-_GUARDIAN_FILE, _EXITS_FILE = "guardian", "exits"
 # How long `RunDirectory.wait_for_output` waits, and how often it checks.
 _OUTPUT_SECONDS, _OUTPUT_POLL_SECONDS = 1.0, 0.005
-# This file marks a run whose files are written by other machines.
-REMOTE_FILE = "remote"
 
 # A directory with at least this number of entries is removed by this number of threads. With more
 # threads, the removal takes longer if the disk is idle.
@@ -110,91 +99,14 @@ _STAGING_POLL_SECONDS, _SUSPENSION_CHECK_SECONDS = 0.02, 1.0
 REMOTE_PATIENCE_SECONDS, _REMOTE_POLL_SECONDS = 5.0, 0.1
 
 
-class RunDirectory(NamedTuple):
-    """The run directory of one experiment. Its files and subdirectories may be missing.
+class RunDirectory(SupervisorFiles):
+    """The run directory of one experiment; see `RunPaths`."""
 
-    ``path`` is the directory that has the experiment's name. Another program can replace this
-    directory with that of another run. If the directory is pinned, ``descriptor`` is a descriptor
-    of the directory, and all files are those of the pinned run; see `pin`.
-    """
-
-    path: Path
-    descriptor: int | None = None
-
-    @property
-    def name(self) -> str:
-        """Return the name of the experiment."""
-        return self.path.name
-
-    @property
-    def _files(self) -> Path:
-        """Return the directory in which this object reads and writes files."""
-        return self.path if self.descriptor is None else Path(f"/proc/self/fd/{self.descriptor}")
-
-    @property
-    def lock(self) -> Path:
-        """Return the path of the lock file, which exists in every run directory."""
-        return self._files / "lock"
-
-    @property
-    def manifest(self) -> Path:
-        """Return the path of the manifest, which is a JSON file."""
-        return self._files / "manifest.json"
-
-    @property
-    def events(self) -> Path:
-        """Return the path of the event log."""
-        return self._files / EVENTS_FILE
-
-    @property
-    def note(self) -> Path:
-        """Return the path of the supervisor's note; see `symphony.supervised.record.note`."""
-        return self._files / "note"
-
-    @property
-    def launch_settings(self) -> Path:
-        """Return the path of the launcher's settings; see `launch_settings` in this package."""
-        return self._files / "launcher.json"
-
-    @property
-    def secrets(self) -> Path:
-        """Return the path of the directory that contains the secrets."""
-        return self._files / "secrets"
-
-    def configs(self, process: str, version: str) -> Path:
-        """Return a directory with configuration files; see `symphony.supervised.render`."""
-        return self._files / CONFIG_DIRECTORY / process / version
+    __slots__ = ()
 
     def remove_scratch_files(self) -> None:
         """Remove the files that the processes have written for themselves. Errors are ignored."""
         remove_many(self._files / SCRATCH_DIRECTORY)
-
-    @property
-    def supervisor_log(self) -> Path:
-        """Return the path of the file that contains the supervisor's own output.
-
-        The file is empty unless an error has occurred.
-        """
-        return self._files / "supervisor.log"
-
-    @property
-    def logs(self) -> Path:
-        """Return the path of the directory that contains the logs."""
-        return self._files / "logs"
-
-    def log(self, process: str) -> Path:
-        """Return the path of the file that contains the output of a process."""
-        return self.logs / f"{process}.log"
-
-    @property
-    def pipes(self) -> Path:
-        """Return the path of the directory that contains the pipes of the processes."""
-        return self._files / "pipes"
-
-    @property
-    def pipes_lock(self) -> Path:
-        """Return the path of the file that the program which reads the pipes has locked."""
-        return self._files / "pipes.lock"
 
     def wait_for_output(self) -> None:
         """Wait until the output of the processes, which have exited, is in the logs.
@@ -215,13 +127,6 @@ class RunDirectory(NamedTuple):
                 time.sleep(_OUTPUT_POLL_SECONDS)
         finally:
             os.close(lock)
-
-    @property
-    def stop_record(self) -> Path:
-        """Return the path of the record of the programs that were asked to exit; see
-        `symphony.supervised.processes.stop_record`.
-        """
-        return self._files / "stopping"
 
     def stop_together(self) -> None:
         """Make the supervisor stop all processes at the same time when it is asked to stop them.
@@ -247,30 +152,6 @@ class RunDirectory(NamedTuple):
         """Return whether `note_stop_request` was called."""
         return self.file(_STOP_REQUEST_FILE).exists()
 
-    def logged_processes(self) -> list[str]:
-        """Return the sorted names of the processes that have a log."""
-        return sorted(path.stem for path in self.logs.glob("*.log"))
-
-    def log_times(self, process: str) -> Path:
-        """Return the path of the file that records the length of a process's log over time."""
-        return self.logs / f"{process}.when"
-
-    def log_start(self, process: str) -> Path:
-        """Return the path of the file that contains the byte offset at which a process's log
-        starts. The file exists only if old output was removed.
-        """
-        return self.logs / f"{process}{LOG_START_SUFFIX}"
-
-    def file(self, name: str) -> Path:
-        """Return the path of a file that a backend adds to the run directory."""
-        return self._files / name
-
-    def is_remote(self) -> bool:
-        """Return whether other machines write the files of the run."""
-        return self.file(REMOTE_FILE).exists()
-
-    # --- the identity of the run ---
-
     @contextlib.contextmanager
     def pin(self) -> Iterator[RunDirectory]:
         """Yield this run directory, pinned: it refers to the same run until the block ends, even if
@@ -286,17 +167,6 @@ class RunDirectory(NamedTuple):
             yield RunDirectory(self.path, descriptor)
         finally:
             os.close(descriptor)
-
-    def is_current(self) -> bool:
-        """Return whether the directory at ``path`` is this run directory.
-
-        If the directory is not pinned, return whether there is a directory at ``path``.
-        """
-        try:
-            found = self.path.stat()
-        except OSError:
-            return False
-        return self.descriptor is None or os.path.samestat(found, os.fstat(self.descriptor))
 
     def is_run_directory(self) -> bool:
         """Return whether the directory contains at least one of a run directory's files.
@@ -344,8 +214,6 @@ class RunDirectory(NamedTuple):
             return None
         return found.st_ino, found.st_mtime_ns
 
-    # --- reading ---
-
     def load_manifest(self, *, is_new: bool = False) -> dict[str, Any]:
         """Return the contents of the manifest.
 
@@ -374,211 +242,9 @@ class RunDirectory(NamedTuple):
                 raise ValueError(error)
         return data
 
-    @contextlib.contextmanager
-    def report_damage(self, path: Path) -> Iterator[None]:
-        """Convert the errors that occur while a block reads the run's files.
-
-        Raises BackendError if a file cannot be read, if a file is missing, or if the block raises
-        ValueError because the contents of the file ``path`` are invalid. Raises NotFound if the
-        experiment does not exist any more.
-        """
-        try:
-            yield
-        except (OSError, ValueError, RecursionError) as exc:
-            if not self.is_current():
-                raise self._not_found() from None
-            if not isinstance(exc, OSError):
-                raise self.damaged(path, str(exc)) from exc
-            path = Path(os.fsdecode(exc.filename or path))
-            if isinstance(exc, FileNotFoundError):
-                raise self.damaged(path, "the file is missing") from exc
-            raise self.unreadable(path, exc) from exc
-
-    def _not_found(self) -> NotFound:
-        from symphony.cluster.matching import experiment_not_found
-
-        return experiment_not_found(self.name, [])
-
-    def unreadable(self, path: Path, error: OSError) -> BackendError:
-        """Return the error for a file that cannot be read."""
-        return BackendError(
-            f"the record of experiment {self.name!r} cannot be read "
-            f"({self._shown(path)}: {error.strerror}); correct this, or delete the experiment"
-        )
-
-    def damaged(self, path: Path, error: str) -> BackendError:
-        """Return the error for a file whose contents are damaged."""
-        return BackendError(
-            f"the record of experiment {self.name!r} is damaged ({self._shown(path)}: {error}); "
-            "delete the experiment"
-        )
-
-    def _shown(self, path: Path) -> Path:
-        """Return the path of one of the run's files as it is shown to the user."""
-        if self.descriptor is not None and path.is_relative_to(self._files):
-            return self.path / path.relative_to(self._files)
-        return path
-
-    # --- the supervisor ---
-
-    def record_supervisor(
-        self, supervisor: ProcessId, *, replaces: bool = False, is_resuming: bool = False
-    ) -> None:
-        """Record the supervisor's identity, its host, the host's current boot identifier, and the
-        PID namespace.
-
-        With ``replaces``, other programs can read the previous record at the same time, so it is
-        replaced in one step. ``is_resuming`` states that the supervisor has not taken over the
-        processes of a killed one yet.
-        """
-        record = {
-            "pid": supervisor.pid,
-            "birth": supervisor.birth,
-            "host": os.uname().nodename,
-            "boot": boot_id(),
-            "pid_namespace": pid_namespace(),
-            "resuming": is_resuming,
-        }
-        if replaces:
-            replace_file(self._supervisor_file, [json.dumps(record).encode()])
-        else:
-            self._supervisor_file.write_text(json.dumps(record))
-
-    def supervisor(self) -> ProcessId | None:
-        """Return the supervisor's identity, or None if no supervisor is running on this host."""
-        return self.recorded_supervisor() if self.is_locked() else None
-
-    def recorded_supervisor(self) -> ProcessId | None:
-        """Return the identity in the supervisor's record if that process is running on this host.
-
-        Unlike `supervisor`, this method does not need the lock file, which can be damaged.
-        """
-        record = self._load_supervisor_record()
-        if not record or record["boot"] != boot_id() or not _is_own_namespace(record):
-            return None
-        found = ProcessId(record["pid"], record["birth"])
-        return found if is_alive(found) else None
-
-    def is_resuming(self) -> bool:
-        """Return whether a new supervisor is taking over the processes of a killed one."""
-        record = self._load_supervisor_record()
-        return record.get("resuming", False) is True and self.recorded_supervisor() is not None
-
-    def guardian(self) -> int | None:
-        """Return the pid of the guardian that starts a new supervisor if the present one is killed,
-        or None if there is none.
-        """
-        try:
-            descriptor = os.open(self._files / _GUARDIAN_FILE, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with contextlib.suppress(ValueError):
-                return int(os.pread(descriptor, 32, 0))
-        finally:
-            os.close(descriptor)
-        return None
-
-    @property
-    def exits(self) -> Path:
-        """Return the path of the file in which the guardian records exits; see
-        `symphony.supervised.processes.exit_status`.
-        """
-        return self._files / _EXITS_FILE
-
-    def suspension(self) -> str:
-        """Return a message if the supervisor is suspended, and ``""`` otherwise."""
-        record = self._load_supervisor_record()
-        if not record or record["boot"] != boot_id() or not _is_own_namespace(record):
-            return ""
-        if not is_suspended(ProcessId(record["pid"], record["birth"])):
-            return ""
-        pid = record["pid"]
-        return (
-            f"the supervisor (pid {pid}) is suspended by a signal; resume it with: kill -CONT {pid}"
-        )
-
-    def is_of_this_boot(self) -> bool:
-        """Return whether the supervisor was started on this host since its last boot.
-
-        If it was not, the recorded pids belong to other processes.
-        """
-        record = self._load_supervisor_record()
-        return record.get("boot") == boot_id() and _is_own_namespace(record)
-
-    def other_host(self) -> str | None:
-        """Return the other host that launched the experiment, or None if there is none.
-
-        Hosts that share a home directory see each other's run directories. A container counts as a
-        host, because the processes in a PID namespace cannot be observed from other namespaces.
-        """
-        record = self._load_supervisor_record()
-        if not record:
-            return None
-        host: str = record["host"]
-        if record["boot"] == boot_id():
-            return None if _is_own_namespace(record) else f"{host} in another PID namespace"
-        if host != os.uname().nodename:
-            return host
-        # After a reboot of this host, no process of the run exists, and no process holds the lock.
-        return f"another host that is also called {host}" if self.is_locked() else None
-
-    def check_user(self) -> None:
-        """Raise BackendError if the run belongs to another user and this user is not root."""
-        owner = self._files.stat().st_uid
-        if os.geteuid() not in (_ROOT_UID, owner):
-            raise BackendError(
-                f"experiment {self.name!r} belongs to {private_directories.user_name(owner)}; run "
-                "the command as this user"
-            )
-
-    def other_host_message(self, host: str, fix: str = "delete it there") -> str:
-        """Return the error message for an experiment that was launched on another host."""
-        return (
-            f"experiment {self.name!r} was launched on {host}; {fix}. If that host or container no "
-            "longer exists, or is this host under an earlier name, none of its processes run: "
-            f"remove the directory {self.path}"
-        )
-
-    @property
-    def _supervisor_file(self) -> Path:
-        return self._files / "supervisor.json"
-
-    def _load_supervisor_record(self) -> dict[str, Any]:
-        """Return the supervisor's record, or an empty mapping if it is missing or damaged."""
-        try:
-            data: dict[str, Any] = json.loads(self._supervisor_file.read_bytes())
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return data if is_supervisor_record(data) else {}
-
-    def is_locked(self) -> bool:
-        """Return whether the supervisor is running, either on this host or on another host.
-
-        Call this method before reading the events. If it returns False, no more events will be
-        written to the log. Raises BackendError if the lock file cannot be opened.
-        """
-        try:
-            lock = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as exc:
-            raise self.unreadable(self.lock, exc) from exc
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
-
     def is_disk_full(self) -> bool:
         """Return whether no space is left on the disk that contains the run directory."""
         return free_bytes(self.path) == 0
-
-    # --- creation and removal ---
 
     def claim(self, path: Path) -> RunDirectory:
         """Rename the directory to its final ``path`` in one step, and return the renamed directory.
@@ -658,11 +324,6 @@ def _move_to_trash(path: Path, root: Path) -> Path:
     trash = root / f"{_TRASH_PREFIX}{os.urandom(16).hex()}"
     path.rename(trash)
     return trash
-
-
-def _is_own_namespace(record: Mapping[str, Any]) -> bool:
-    """Return whether a supervisor's record is from this PID namespace, or names no namespace."""
-    return record.get("pid_namespace") in (None, pid_namespace())
 
 
 def _grant_access(path: str | os.PathLike[str], mode: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from symphony.errors import BackendError, SpecError
 from symphony.supervised.processes.spec import GPU_VARIABLE
-from symphony.supervised.record import directory
+from symphony.supervised.record import directory, run_paths
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.event_file import (
     EventReader,
@@ -76,7 +76,7 @@ def _unfinished_runs(root: Path) -> list[RunDirectory]:
     names = [
         name
         for name in directory.list_names(root)
-        if not is_finished(f"{root}/{name}/{directory.EVENTS_FILE}")
+        if not is_finished(f"{root}/{name}/{run_paths.EVENTS_FILE}")
     ]
     found = (directory.find(root, name) for name in sorted(names))
     return [run for run in found if run is not None]

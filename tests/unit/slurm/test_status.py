@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from symphony.supervised.record.directory import REMOTE_FILE, RunDirectory
+from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.note import NOTE_BYTES, NoteWriter
+from symphony.supervised.record.run_paths import REMOTE_FILE
 from symphony_slurm import slurm, status
 from symphony_slurm.run_files import FAILURE_FILE, JOB_FILE
 from symphony_slurm.status import SlurmStatusReader

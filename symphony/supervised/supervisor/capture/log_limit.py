@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 
 from symphony.supervised.read.log_files import first_kept_offset
-from symphony.supervised.record.directory import LOG_START_SUFFIX
+from symphony.supervised.record.run_paths import LOG_START_SUFFIX
 from symphony.supervised.supervisor.capture.file_blocks import punch_hole
 from symphony.support.replace_file import replace_file
 

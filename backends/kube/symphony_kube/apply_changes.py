@@ -80,6 +80,7 @@ from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.record import Record, Round, RunGone
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, encode_run
 from symphony_kube.lifecycle.wait_deleted import STUCK_SECONDS
+from symphony_kube.render.codec import with_revision
 from symphony_kube.render.file_objects.code_volumes import mounted_code
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.pod_parts.deadline import with_new_deadline
@@ -89,7 +90,6 @@ from symphony_kube.render.roster import (
     encode_roster,
     is_supervised_to_the_end,
     roster_unit,
-    with_revision,
 )
 from symphony_kube.render.shared_variables import environment_name
 from symphony_kube.render.snapshot import LIVE_SETTINGS

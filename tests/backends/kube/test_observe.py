@@ -18,7 +18,8 @@ import pytest
 from symphony.status import ReasonCode as Code
 from symphony.status import State
 from symphony_kube.api import labels
-from symphony_kube.render.roster import Unit, encode_roster, with_revision
+from symphony_kube.render.codec import with_revision
+from symphony_kube.render.roster import Unit, encode_roster
 from symphony_kube.state import reasons
 from symphony_kube.state.observe import JOBS, PODS, PodObserver, StoredRoster, observe
 from symphony_kube.state.pod_status import parse_time

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import os
 import socket
 import threading
 import time
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, NotFound
-from symphony.model.limits import MAX_BYTES
 from symphony.plan.changes import ADDED, Snapshot
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import DELETING, DESCRIPTION, HOLDER, Scope
 from symphony_kube.api.resources import collection_path, is_managed
+from symphony_kube.render import codec
 from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
 from symphony_kube.status.permission_errors import missing_right
 
@@ -123,13 +121,13 @@ def encode_description(description: Description) -> bytes:
         "previous_policies": description.previous_policies,
         "follows": description.follows,
     }
-    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6)
+    return codec.compress(codec.to_text(content))
 
 
 def decode_description(data: bytes) -> Description:
     """Decode a description. Raises ValueError if it is damaged or too large."""
     try:
-        content = json.loads(zlib.decompressobj().decompress(data, MAX_BYTES))
+        content = codec.from_text(codec.decompress(data))
         return Description(
             **{
                 "follows": False,
@@ -141,13 +139,13 @@ def decode_description(data: bytes) -> Description:
                 },
             }
         )
-    except (zlib.error, KeyError, TypeError, AttributeError, RecursionError) as exc:
+    except (KeyError, TypeError, AttributeError) as exc:
         raise ValueError(f"not the description of an experiment: {exc}") from exc
 
 
 def as_stored(snapshot: Snapshot) -> Snapshot:
     """Return a snapshot as it is after it was stored, in which tuples are lists."""
-    return Snapshot.from_dict(json.loads(json.dumps(snapshot.to_dict())))
+    return Snapshot.from_dict(codec.from_text(codec.to_text(snapshot.to_dict())))
 
 
 def description_object(description: Description, scope: Scope) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +21,7 @@ from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.resolution.process_settings import secret_text
 from symphony.plan.resolve import Plan
 from symphony_kube.api.labels import POLICIES, ROSTER, Scope
-from symphony_kube.render import pods
+from symphony_kube.render import codec, pods
 from symphony_kube.render.attempt_names import check_names
 from symphony_kube.render.file_objects.code_volumes import code_objects, is_small
 from symphony_kube.render.file_objects.configs import config_objects
@@ -122,7 +121,7 @@ def _render(
     pods.annotate(first, ROSTER, encode_roster(roster))
     if policies.names or plan.parameters:
         values = {**policies.to_dict(), PARAMETERS_KEY: dict(plan.parameters)}
-        pods.annotate(first, POLICIES, json.dumps(values))
+        pods.annotate(first, POLICIES, codec.to_text(values))
     base_dir = plan.base_dir or Path()
     return KubeManifest(
         experiment=plan.experiment,

@@ -6,17 +6,12 @@ Pods do not exist yet.
 
 from __future__ import annotations
 
-import base64
-import json
-import zlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from symphony.model.limits import MAX_BYTES
 from symphony.plan.policies import Policies
+from symphony_kube.render import codec
 
-_MAX_REVISION_DIGITS = 9
 # The key of the parameters in the annotation with the policies.
 PARAMETERS_KEY = "parameters"
 
@@ -121,43 +116,15 @@ def encode_roster(roster: Roster) -> str:
     256 KiB for annotations.
     """
     units = [{key: value for key, value in asdict(unit).items() if value} for unit in roster]
-    data = json.dumps(units, separators=(",", ":")).encode()
-    return base64.b64encode(zlib.compress(data, 6)).decode()
-
-
-def with_revision(text: str, revision: int) -> str:
-    """Return an annotation value with the number of the change of the experiment that writes it.
-
-    The roster and the policies are such values.
-    """
-    return f"{revision}:{text}"
-
-
-def revision_of(text: str) -> int:
-    """Return the number of the change that wrote an annotation value, or 0 for that of a launch."""
-    number, separator, _ = text.partition(":")
-    is_number = number.isdecimal() and len(number) <= _MAX_REVISION_DIGITS
-    return int(number) if separator and is_number else 0
-
-
-def without_revision(text: str) -> str:
-    """Return an annotation value as it was before `with_revision`."""
-    return text.partition(":")[2] if revision_of(text) else text
+    return codec.pack(codec.to_text(units))
 
 
 def decode_roster(text: str) -> Roster:
     """Decode a roster that `encode_roster` encoded, with or without a revision.
 
-    Raises ValueError if the text is not a roster or is too large. The text comes from an annotation
-    that other users of the namespace may be able to change.
+    Raises ValueError if the text is not a roster or is too large.
     """
-    decompressor = zlib.decompressobj()
-    try:
-        encoded = base64.b64decode(without_revision(text), validate=True)
-        data = decompressor.decompress(encoded, MAX_BYTES)
-        if decompressor.unconsumed_tail:
-            raise ValueError(f"not a roster: larger than {MAX_BYTES} bytes")
-        units: list[Mapping[str, Any]] = json.loads(data)
-        return tuple(Unit(**{**unit, "processes": tuple(unit["processes"])}) for unit in units)
-    except (zlib.error, TypeError, KeyError, RecursionError) as exc:
-        raise ValueError(f"not a roster: {exc}") from exc
+    units = codec.from_text(codec.unpack(codec.without_revision(text)))
+    if not isinstance(units, list):
+        raise ValueError("not a roster")
+    return tuple(codec.build(Unit, unit) for unit in units)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from symphony.events import EventKind, ExperimentEvent, change_text
 from symphony_kube.api.errors import one_line
-from symphony_kube.render.roster import with_revision, without_revision
+from symphony_kube.render import codec
 
 # The annotation contains the latest changes, because annotations together have at most 256 KiB.
 MAX_CHANGES = 20
@@ -46,10 +44,8 @@ def new_change(revision: int, at: float, lines: Iterable[str]) -> LoggedChange:
 def encode_changes(changes: Iterable[LoggedChange], revision: int) -> str:
     """Encode the latest changes as an annotation value."""
     latest = list(changes)[-MAX_CHANGES:]
-    content = [
-        {"revision": change.revision, "at": change.at, "lines": change.lines} for change in latest
-    ]
-    return with_revision(json.dumps(content, separators=(",", ":")), revision)
+    content = [asdict(change) for change in latest]
+    return codec.with_revision(codec.to_text(content), revision)
 
 
 def decode_changes(text: str) -> tuple[LoggedChange, ...]:
@@ -58,13 +54,13 @@ def decode_changes(text: str) -> tuple[LoggedChange, ...]:
     Changes that are not valid are ignored, because other users of the namespace may be able to
     change the annotation.
     """
-    try:
-        content = json.loads(without_revision(text)) if text else []
-        return tuple(_decode(fields) for fields in content[-MAX_CHANGES:])
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+    if not text:
         return ()
-
-
-def _decode(fields: Any) -> LoggedChange:
-    lines = [str(line) for line in fields["lines"]]
-    return new_change(int(fields["revision"]), float(fields["at"]), lines)
+    try:
+        content = codec.from_text(codec.without_revision(text))
+        if not isinstance(content, list):
+            return ()
+        found = [codec.build(LoggedChange, fields) for fields in content[-MAX_CHANGES:]]
+    except ValueError:
+        return ()
+    return tuple(new_change(change.revision, change.at, change.lines) for change in found)

@@ -6,14 +6,11 @@ The old object remains, because it contains the status and the logs of the attem
 
 from __future__ import annotations
 
-import base64
-import json
-import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
-from symphony.model.limits import MAX_BYTES
+from symphony_kube.render import codec
 from symphony_kube.render.container_scripts import script
 
 Object = Mapping[str, Any]
@@ -99,7 +96,7 @@ T = TypeVar("T", Control, Attempt)
 def encode(value: Control | Attempt) -> str:
     """Encode requests or an attempt as an annotation value."""
     given = {key: item for key, item in asdict(value).items() if item}
-    return json.dumps(given, separators=(",", ":"), sort_keys=True)
+    return codec.to_text(given)
 
 
 def decode_control(text: str | None) -> Control:
@@ -115,13 +112,10 @@ def decode_attempt(text: str | None) -> Attempt:
 def _decode(text: str | None, default: T) -> T:
     if not text:
         return default
-    kinds = {field.name: type(getattr(default, field.name)) for field in fields(default)}
     try:
-        given = json.loads(text)
-        values = {key: kinds[key](item) for key, item in given.items() if key in kinds}
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        return codec.build(type(default), codec.from_text(text))
+    except ValueError:
         return default
-    return type(default)(**values)
 
 
 def encode_manifest(body: Object) -> str:
@@ -129,20 +123,14 @@ def encode_manifest(body: Object) -> str:
 
     The script that stops programs is omitted, because it would take most of the space.
     """
-    text = json.dumps(body, separators=(",", ":"))
-    data = text.replace(json.dumps(script("stop")), _STOP_SCRIPT).encode()
-    return base64.b64encode(zlib.compress(data, 6)).decode()
+    stop_script = codec.to_text(script("stop"))
+    return codec.pack(codec.to_text(body).replace(stop_script, _STOP_SCRIPT))
 
 
 def decode_manifest(text: str) -> dict[str, Any]:
     """Decode a manifest. Raises ValueError if it is damaged or too large."""
-    decompressor = zlib.decompressobj()
-    try:
-        data = decompressor.decompress(base64.b64decode(text, validate=True), MAX_BYTES)
-        text = data.decode().replace(_STOP_SCRIPT, json.dumps(script("stop")))
-        body = json.loads(text)
-    except (zlib.error, RecursionError) as exc:
-        raise ValueError(f"not a manifest: {exc}") from exc
+    stop_script = codec.to_text(script("stop"))
+    body = codec.from_text(codec.unpack(text).replace(_STOP_SCRIPT, stop_script))
     if not isinstance(body, dict):
         raise ValueError("not a manifest")
     return body

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+
+from symphony_kube.render import codec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,13 +18,13 @@ class Problem:
 
     text: str
     time: float
-    permanent: bool
+    permanent: bool = False
 
 
 def encode_problems(problems: Mapping[str, Problem]) -> str:
     """Encode the problems of units as an annotation value."""
     content = {unit: asdict(problem) for unit, problem in problems.items()}
-    return json.dumps(content, sort_keys=True)
+    return codec.to_text(content)
 
 
 def decode_problems(text: str) -> dict[str, Problem]:
@@ -32,23 +34,13 @@ def decode_problems(text: str) -> dict[str, Problem]:
     the annotation.
     """
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
+        content = codec.from_text(text)
+    except ValueError:
         return {}
     if not isinstance(content, dict):
         return {}
     problems = {}
     for unit, fields in content.items():
-        problem = _decode(fields)
-        if problem is not None:
-            problems[unit] = problem
+        with contextlib.suppress(ValueError):
+            problems[unit] = codec.build(Problem, fields)
     return problems
-
-
-def _decode(fields: object) -> Problem | None:
-    if not isinstance(fields, dict):
-        return None
-    text, time, permanent = fields.get("text"), fields.get("time"), fields.get("permanent")
-    if not isinstance(text, str) or not isinstance(time, (int, float)):
-        return None
-    return Problem(text=text, time=float(time), permanent=bool(permanent))

@@ -5,17 +5,13 @@ Both are annotations of the object with the roster.
 
 from __future__ import annotations
 
-import base64
-import json
-import zlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
-from symphony.model.limits import MAX_BYTES
 from symphony.plan.policies import Policies
 from symphony.status import ENDED, ReasonCode, State
-from symphony_kube.render.roster import PARAMETERS_KEY, with_revision, without_revision
+from symphony_kube.render import codec
+from symphony_kube.render.roster import PARAMETERS_KEY
 from symphony_kube.state.pod_status import ContainerStatus
 from symphony_kube.state.reasons import Reason
 
@@ -37,8 +33,7 @@ class StoppedProcesses:
 
 def encode_ending(ending: StoppedProcesses) -> str:
     """Encode an ending as an annotation value, which is compressed like the roster."""
-    data = json.dumps(asdict(ending), separators=(",", ":"), sort_keys=True).encode()
-    return base64.b64encode(zlib.compress(data, 6)).decode()
+    return codec.pack(codec.to_text(asdict(ending)))
 
 
 def decode_ending(text: str) -> StoppedProcesses | None:
@@ -49,22 +44,12 @@ def decode_ending(text: str) -> StoppedProcesses | None:
     """
     if not text:
         return None
-    decompressor = zlib.decompressobj()
     try:
-        data = decompressor.decompress(base64.b64decode(text, validate=True), MAX_BYTES)
-        return _from_fields(json.loads(data))
-    except (zlib.error, ValueError, TypeError, KeyError, RecursionError):
+        ending = codec.build(StoppedProcesses, codec.from_text(codec.unpack(text)))
+        ReasonCode(ending.code)
+    except ValueError:
         return None
-
-
-def _from_fields(fields: Any) -> StoppedProcesses:
-    return StoppedProcesses(
-        processes=tuple(str(name) for name in fields["processes"]),
-        reason=str(fields["reason"]),
-        code=ReasonCode(fields["code"]).value,
-        time=float(fields["time"]),
-        failed=bool(fields["failed"]),
-    )
+    return ending
 
 
 def encode_policies(policies: Policies, parameters: Mapping[str, str], revision: int) -> str:
@@ -72,7 +57,7 @@ def encode_policies(policies: Policies, parameters: Mapping[str, str], revision:
     writes them.
     """
     values = {**policies.to_dict(), PARAMETERS_KEY: dict(parameters)}
-    return with_revision(json.dumps(values), revision)
+    return codec.with_revision(codec.to_text(values), revision)
 
 
 def decode_policies(text: str) -> tuple[Policies, dict[str, str]]:
@@ -82,11 +67,11 @@ def decode_policies(text: str) -> tuple[Policies, dict[str, str]]:
     if not text:
         return Policies(), {}
     try:
-        values = json.loads(without_revision(text))
+        values = codec.from_text(codec.without_revision(text))
         parameters = dict(values.pop(PARAMETERS_KEY, {}))
         shown = {str(name): str(value) for name, value in parameters.items()}
         return Policies.from_dict(values), shown
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError):
         return Policies(), {}
 
 

@@ -19,12 +19,12 @@ from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony.support.names import join_names
 from symphony_kube.api.errors import one_line
+from symphony_kube.render.codec import revision_of
 from symphony_kube.render.roster import (
     Roster,
     Unit,
     decode_roster,
     ranks_of_job_sets,
-    revision_of,
 )
 from symphony_kube.state.change_log import LoggedChange, decode_changes
 from symphony_kube.state.control_state import NO_CONTROL, Control, after_restarts

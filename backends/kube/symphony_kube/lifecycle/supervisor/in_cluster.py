@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import tempfile
 import time
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,6 +58,7 @@ from symphony_kube.lifecycle.supervisor.stored_usage import (
     recorded_content,
     usage_object,
 )
+from symphony_kube.render import codec
 from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
 from symphony_kube.render.given_fields.cluster_overrides import with_cluster_override, with_security
 from symphony_kube.render.given_fields.merge import merge, to_plain_data
@@ -214,7 +214,7 @@ def render(
     """
     name = scope.object_name(NAME)
     metadata = {"name": name, "namespace": scope.namespace, "labels": scope.labels}
-    annotations = {RECORD: _compress(encode_record(record))}
+    annotations = {RECORD: codec.pack(encode_record(record))}
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -655,7 +655,7 @@ class SecretStore:
         metadata = self._find()["metadata"]
         self._version = metadata["resourceVersion"]
         text = (metadata.get("annotations") or {}).get(RECORD, "")
-        return decode_record(_decompress(text))
+        return decode_record(codec.unpack(text) if text else "")
 
     def write(self, record: Record) -> None:
         """Replace the record. Raises `RecordChanged` or `RunGone`."""
@@ -679,7 +679,7 @@ class SecretStore:
             **fields,
             "metadata": {
                 "resourceVersion": self._version,
-                "annotations": {RECORD: _compress(encode_record(record))},
+                "annotations": {RECORD: codec.pack(encode_record(record))},
             },
         }
         try:
@@ -699,11 +699,3 @@ class SecretStore:
         if secret is None or "deletionTimestamp" in secret["metadata"]:
             raise RunGone
         return secret
-
-
-def _compress(text: str) -> str:
-    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
-
-
-def _decompress(text: str) -> str:
-    return zlib.decompress(base64.b64decode(text)).decode() if text else ""

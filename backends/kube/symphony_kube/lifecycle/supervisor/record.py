@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
+from symphony_kube.render import codec
 from symphony_kube.state.creation_problems import Problem, decode_problems, encode_problems
 from symphony_kube.state.ending import StoppedProcesses, decode_ending, encode_ending
 
@@ -128,28 +128,29 @@ class RecordBook:
             self.record = record
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StoredRecord:
+    """A record as it is stored. Earlier versions do not store all of these fields."""
+
+    created: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    problems: str = ""
+    ending: str = ""
+    round: dict[str, Any] = field(default_factory=dict)
+    revision: int = 0
+
+
 def encode_record(record: Record) -> str:
     """Encode a record as text."""
-    content = {
-        "created": sorted(record.created),
-        "ended": sorted(record.ended),
-        "problems": encode_problems(record.problems),
-        "ending": "" if record.ending is None else encode_ending(record.ending),
-        "round": asdict(record.round),
-        "revision": record.revision,
-    }
-    return json.dumps(content, separators=(",", ":"), sort_keys=True)
-
-
-def _decode_round(fields: object) -> Round:
-    if fields is None:
-        return FIRST_ROUND
-    if not isinstance(fields, dict):
-        raise ValueError("not a record")
-    try:
-        return Round(**fields)
-    except TypeError as exc:
-        raise ValueError(f"not a record: {exc}") from exc
+    stored = _StoredRecord(
+        created=tuple(sorted(record.created)),
+        ended=tuple(sorted(record.ended)),
+        problems=encode_problems(record.problems),
+        ending="" if record.ending is None else encode_ending(record.ending),
+        round=asdict(record.round),
+        revision=record.revision,
+    )
+    return codec.to_text(asdict(stored))
 
 
 def decode_record(text: str) -> Record:
@@ -159,14 +160,12 @@ def decode_record(text: str) -> Record:
     """
     if not text:
         return Record()
-    content = json.loads(text)
-    if not isinstance(content, dict):
-        raise ValueError("not a record")
+    stored = codec.build(_StoredRecord, codec.from_text(text))
     return Record(
-        created=frozenset(content.get("created", ())),
-        ended=frozenset(content.get("ended", ())),
-        problems=decode_problems(content.get("problems", "")),
-        ending=decode_ending(content.get("ending", "")),
-        round=_decode_round(content.get("round")),
-        revision=content.get("revision", 0),
+        created=frozenset(stored.created),
+        ended=frozenset(stored.ended),
+        problems=decode_problems(stored.problems),
+        ending=decode_ending(stored.ending),
+        round=codec.build(Round, stored.round),
+        revision=stored.revision,
     )

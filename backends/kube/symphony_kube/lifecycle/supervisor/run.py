@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from symphony.plan.policies import Policies
 from symphony_kube.api.labels import Scope
+from symphony_kube.render import codec
 from symphony_kube.render.roster import Roster, decode_roster, encode_roster
 
 Object = Mapping[str, Any]
@@ -54,13 +53,13 @@ def encode_run(run: SupervisedRun) -> bytes:
         "run_name": run.run_name,
         "revision": run.revision,
     }
-    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6)
+    return codec.compress(codec.to_text(content))
 
 
 def decode_run(data: bytes) -> SupervisedRun:
     """Decode a run that `encode_run` encoded. Raises ValueError if the data is damaged."""
     try:
-        content = json.loads(zlib.decompress(data))
+        content = codec.from_text(codec.decompress(data, max_bytes=0))
         scope = Scope(
             experiment=content["experiment"],
             namespace=content["namespace"],
@@ -78,5 +77,5 @@ def decode_run(data: bytes) -> SupervisedRun:
             run_name=content.get("run_name", ""),
             revision=content.get("revision", 0),
         )
-    except (zlib.error, KeyError, TypeError) as exc:
+    except (KeyError, TypeError) as exc:
         raise ValueError(f"not the description of a run: {exc}") from exc

@@ -474,6 +474,8 @@ class BackendContract:
         self.add(experiment, "worker", programs.SECRET)
         assert self.finish(cluster, experiment).exit_code == 0
         assert cluster.get_log("contract", "worker") == "swordfish"
+        # The end of the last line is not added.
+        assert "".join(cluster.iter_log_text("contract", "worker")) == "swordfish"
 
     # --- exit codes and restarts ---
 

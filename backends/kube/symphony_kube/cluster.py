@@ -873,12 +873,12 @@ class KubeCluster(Cluster):
 
     # --- using ---
 
-    def _read_log(
+    def _iter_log_text(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
-    ) -> str:
+    ) -> Iterator[str]:
         from symphony_kube.logs import read
 
-        return read.read_log(self.api, self.scope(experiment), process, since=since, tail=tail)
+        yield read.read_log(self.api, self.scope(experiment), process, since=since, tail=tail)
 
     def _read_previous_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None

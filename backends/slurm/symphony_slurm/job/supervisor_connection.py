@@ -16,6 +16,8 @@ from symphony.supervised.record.event_file import is_finished
 from symphony_slurm import slurm
 from symphony_slurm.status import job_number
 
+# The program that runs on a node; see `symphony_slurm.relay`.
+RELAY = Path(__file__).parents[1] / "relay.py"
 # How long srun may take to exit after it has closed the connection.
 EXIT_SECONDS = 5.0
 
@@ -24,11 +26,10 @@ def relay_command(
     run: RunDirectory, node: str, *arguments: str, terminal: bool = False
 ) -> list[str]:
     """Return the command that runs the relay on a node; see `symphony_slurm.relay`."""
-    program = Path(__file__).with_name("relay.py")
     number = job_number(run)
     if number is None:
         raise BackendError(f"the job of experiment {run.name!r} is unknown")
-    argv = [sys.executable, "-I", "-S", str(program), str(run.path.resolve()), *arguments]
+    argv = [sys.executable, "-I", "-S", str(RELAY), str(run.path.resolve()), *arguments]
     return slurm.step_command(number, node, argv, terminal=terminal)
 
 

@@ -27,6 +27,8 @@ from symphony_slurm.batch import START_PYTHON
 if TYPE_CHECKING:
     from symphony_slurm.render import JobOptions, SlurmManifest
 
+# The program that runs on each node; see `symphony_slurm.agent`.
+AGENT = Path(__file__).parents[1] / "agent.py"
 # How many seconds `symphony check` and the first launch wait for idle nodes.
 CHECK_IDLE_WAIT_SECONDS, LAUNCH_IDLE_WAIT_SECONDS = 5, 2
 # How many seconds a launch relies on an earlier check, and on the fact that no node was idle.
@@ -52,8 +54,7 @@ def check_nodes(
         tempfile.TemporaryDirectory(prefix=".check-", dir=parent) as directory,
     ):
         Path(directory, "job.json").write_text(json.dumps({"path": own_import_path()}))
-        agent = Path(__file__).with_name("agent.py")
-        program = [*START_PYTHON, sys.executable, "-I", "-S", str(agent), directory]
+        program = [*START_PYTHON, sys.executable, "-I", "-S", str(AGENT), directory]
         selection = _selection(manifest, options, at_least)
         messages = slurm.run_on_idle_nodes(selection, program, idle_wait)
     problems = [line for line in messages if line.startswith("node ")]

@@ -213,7 +213,7 @@ def test_documentation_lists_every_rule() -> None:
     pattern = r'(?:rule=|_finding_from\(|finding_of\(\s*\w+,\s*)"([a-z-]+)"'
     rules: set[str] = set()
     for package in (symphony.lint, symphony.plan):
-        for path in Path(str(package.__file__)).parent.glob("*.py"):
+        for path in Path(str(package.__file__)).parent.rglob("*.py"):
             rules.update(re.findall(pattern, path.read_text()))
     assert len(rules) > 15
     documented = set(re.findall(r"`([a-z-]+)`", DOCUMENTATION.read_text()))

@@ -15,13 +15,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
+from urllib3.exceptions import HTTPError
+
 from kubetest.accounts import wait_for_account
 from kubetest.hollow import SELECTOR, TOLERATION, HollowNodes
-from kubetest.rawapi import RawApi
+from kubetest.rawapi import ApiError, RawApi
 from symphony import Experiment
 from symphony.cluster.matching import Until
 
 STARTED: Until = "started"
+# The removal of 10,000 Pods takes minutes.
+REMOVAL_SECONDS = 600.0
 
 
 def kubeconfig() -> Path:
@@ -58,19 +62,31 @@ def kubectl() -> str:
 
 @contextlib.contextmanager
 def new_namespace(api: RawApi) -> Iterator[str]:
-    """Yield a new namespace that accepts Pods, and delete the namespace afterwards."""
+    """Yield a new namespace that accepts Pods, and delete the namespace afterwards.
+
+    If the block fails, its error is raised, although the removal can fail for the same reason.
+    """
     name = f"symphony-bench-{secrets.token_hex(3)}"
     path = f"/api/v1/namespaces/{name}"
     api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     try:
         wait_for_account(api, name)
         yield name
-    finally:
-        # The deletion of the namespace would grant them their grace period.
-        api.call("DELETE", f"{path}/pods", {"gracePeriodSeconds": 0})
-        api.call("DELETE", path)
-        while api.find(path):
-            time.sleep(0.2)
+    except BaseException:
+        with contextlib.suppress(ApiError, HTTPError):
+            _remove(api, path)
+        raise
+    _remove(api, path)
+
+
+def _remove(api: RawApi, path: str) -> None:
+    """Delete a namespace and its Pods, and return when they are gone."""
+    # The deletion of the namespace would grant the Pods their grace period. The server deletes them
+    # one after the other before it answers.
+    api.call("DELETE", f"{path}/pods", {"gracePeriodSeconds": 0}, seconds=REMOVAL_SECONDS)
+    api.call("DELETE", path)
+    while api.find(path):
+        time.sleep(0.2)
 
 
 def hollow(name: str, count: int, *, services: int = 0) -> Experiment:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import signal
 import statistics
@@ -239,6 +240,8 @@ def main(description: str, measure: Callable[[Options], Iterable[Figure]]) -> No
         "--json", action="store_true", help="one JSON object a figure, with every sample"
     )
     arguments = parser.parse_args()
+    # An installed package has bytecode. Without it, a command would compile its modules each time.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # The default action of TERM would leave processes running. An exception lets the benchmark stop
     # them.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

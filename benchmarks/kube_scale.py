@@ -35,6 +35,17 @@ CREATE_TIMES, LIST_TIMES = 0.6, 1.0
 DELETE_SECONDS = 15.0
 LARGEST_MEGABYTES = 400.0
 NAME = "many"
+# A program that runs a command, and prints its seconds, its processor time and its kilobytes. The
+# system counts the memory of a program from which a command was started as that of the command.
+MEASURE_PROGRAM = """
+import os, subprocess, sys, time
+begin = time.perf_counter()
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, usage = os.wait4(process.pid, 0)
+seconds = time.perf_counter() - begin
+print(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status) and 1)
+"""
 # The command line waits until processes have exited.
 WAIT_PROGRAM = """
 import sys
@@ -57,15 +68,12 @@ class Cost:
 
 def cost(words: Sequence[str]) -> Cost:
     """Run a command, and return what it has cost. Raises CalledProcessError if it fails."""
-    begin = time.perf_counter()
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - begin
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, list(words))
-    cpu = usage.ru_utime + usage.ru_stime
-    return Cost(seconds=seconds, cpu=cpu, megabytes=usage.ru_maxrss / 1024)
+    measured = [sys.executable, "-S", "-c", MEASURE_PROGRAM, *words]
+    done = subprocess.run(measured, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise subprocess.CalledProcessError(done.returncode, list(words))
+    seconds, cpu, kilobytes = map(float, done.stdout.split())
+    return Cost(seconds=seconds, cpu=cpu, megabytes=kilobytes / 1024)
 
 
 class Side:

@@ -79,8 +79,17 @@ class RawApi:
             maxsize=connections, ssl_context=access.tls, retries=False, timeout=30
         )
 
-    def call(self, method: str, path: str, body: object = None, content_type: str = JSON) -> Object:
-        """Send a request and return the JSON object in the response.
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        content_type: str = JSON,
+        *,
+        seconds: float = 30,
+    ) -> Object:
+        """Send a request and return the JSON object in the response, which must come within
+        ``seconds``.
 
         Raises ApiError for an error response, and a urllib3 error if there is no response.
         """
@@ -89,6 +98,7 @@ class RawApi:
             self._host + path,
             body=None if body is None else json.dumps(body).encode(),
             headers={**self._headers, "Content-Type": content_type},
+            timeout=seconds,
         )
         content: Object = json.loads(response.data) if response.data[:1] == b"{" else {}
         if response.status >= 400:

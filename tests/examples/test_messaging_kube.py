@@ -1,20 +1,20 @@
-"""Run the messaging examples on a real Kubernetes cluster, from images of their Dockerfiles."""
+"""Run a messaging example on a real Kubernetes cluster, from an image of its Dockerfile.
+
+`test_messaging.py` runs all of them on this machine.
+"""
 
 from __future__ import annotations
 
 import runpy
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from symphony import Cluster, Experiment
 from tests.examples.conftest import push_image
-from tests.examples.messaging import EXAMPLES, check
+from tests.examples.messaging import DIRECTORY, check
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_example_succeeds(kube_cluster: Any, path: Path) -> None:
+def test_example_succeeds(kube_cluster: Any) -> None:
+    path = DIRECTORY / "integration/experiment.py"
     image = push_image(kube_cluster, path.parent)
     module = runpy.run_path(str(path))
     experiment = Experiment(module["NAME"])

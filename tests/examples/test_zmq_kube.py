@@ -3,24 +3,16 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.cli import in_process
 from tests.examples.conftest import push_image
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "zmq"
 
-pytestmark = pytest.mark.namespaces
 
-
-@pytest.mark.parametrize(
-    "own_namespaces", [True, False], ids=["own namespaces", "shared namespace"]
-)
-def test_example_succeeds(kube_cluster, own_namespaces, tmp_path):
+def test_example_succeeds(kube_cluster, tmp_path):
     image = push_image(kube_cluster, EXAMPLE)
     options = ["-b", "kube", "--kubeconfig", str(kube_cluster.kubeconfig)]
-    if not own_namespaces:
-        options += ["--namespace", kube_cluster.namespace]
+    options += ["--namespace", kube_cluster.namespace]
     name = f"zmq-{kube_cluster.namespace[-8:]}"
 
     def symphony(*arguments):

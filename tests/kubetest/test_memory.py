@@ -58,7 +58,24 @@ def test_errors_have_the_codes_of_kubernetes(raw, maps):
         with pytest.raises(ApiError) as caught:
             raw.call(method, path, body)
         assert caught.value.status == code
+    with pytest.raises(ApiError, match="has been modified"):
+        raw.call("PATCH", f"{maps}/m", {"metadata": {"resourceVersion": "0"}}, MERGE_PATCH)
     raw.call("DELETE", f"{maps}/m", {"preconditions": {"uid": uid}})
+
+
+def test_pods_are_pending_unschedulable_or_running(memory_cluster, running_memory_cluster):
+    containers = [{"name": "c", "image": "i"}]
+    for cluster, selector, phase in (
+        (memory_cluster, {}, "Pending"),
+        (memory_cluster, {"a": "b"}, "Pending"),
+        (running_memory_cluster, {}, "Running"),
+        (running_memory_cluster, {"a": "b"}, "Pending"),
+    ):
+        pod = {"metadata": {}, "spec": {"containers": containers, "nodeSelector": selector}}
+        status = cluster.raw.call("POST", cluster.path("pods"), pod)["status"]
+        assert status["phase"] == phase
+        reasons = [item.get("reason") for item in status.get("conditions", [])]
+        assert ("Unschedulable" in reasons) is bool(selector)
 
 
 def test_an_object_with_a_finalizer_remains_until_it_is_released(raw, maps):

@@ -1,8 +1,10 @@
 """An API server in memory, for tests of what a client does between a fault and the next call.
 
 It stores objects, lists, selects, changes, deletes and watches them, and nothing else: there are no
-controllers, no nodes, no validation and no rights, so that every Pod stays as it was created. What
-a real server does with objects is tested with a real server.
+controllers, no nodes, no validation and no rights, so that every Pod stays as it was created. A Pod
+with a node selector is reported as unschedulable. With `runs_pods`, all others are reported as
+running at once, although no program runs. What a real server does with objects is tested with a
+real server.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from kubetest.hollow import running_status
 
 Object = dict[str, Any]
 Query = dict[str, str]
@@ -59,8 +63,12 @@ class Refusal(Exception):
 
 @dataclass(slots=True)
 class Objects:
-    """The stored objects by their paths, and all changes. Several threads can share them."""
+    """The stored objects by their paths, and all changes. Several threads can share them.
 
+    If ``runs_pods`` is set, new Pods are reported as running.
+    """
+
+    runs_pods: bool = False
     _by_path: dict[str, Object] = field(default_factory=dict)
     _changes: list[_Change] = field(default_factory=list)
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -78,7 +86,9 @@ class Objects:
             metadata["uid"] = str(uuid.uuid4())
             now = datetime.now(timezone.utc)
             metadata["creationTimestamp"] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
-            body.setdefault("status", {"phase": "Pending"} if collection.endswith("/pods") else {})
+            if collection.endswith("/pods"):
+                self._set_status(body)
+            body.setdefault("status", {})
             if not dry_run:
                 self._store(collection, path, "ADDED", body)
             if collection == NAMESPACES and not dry_run:
@@ -117,9 +127,18 @@ class Objects:
             return {"kind": "List", "metadata": metadata, "items": items}
 
     def patch(self, path: str, patch: Object) -> Object:
-        """Apply a merge patch to an object, and return the result."""
+        """Apply a merge patch to an object, and return the result.
+
+        Raises Refusal if the patch is for another version of the object.
+        """
         with self._changed:
-            body = _merged(self.get(path), patch)
+            present = self.get(path)
+            wanted = patch.get("metadata", {}).get("resourceVersion")
+            if wanted not in (None, present["metadata"]["resourceVersion"]):
+                raise Refusal(
+                    409, "Conflict", f"{path} has been modified; apply your changes again"
+                )
+            body = _merged(present, patch)
             collection = path.rpartition("/")[0]
             if "deletionTimestamp" in body["metadata"] and not body["metadata"].get("finalizers"):
                 self._remove(path)
@@ -183,6 +202,22 @@ class Objects:
             self._closed = True
             self._changed.notify_all()
 
+    def _set_status(self, pod: Object) -> None:
+        """Set the status of a new Pod. No node has the labels that a node selector requires."""
+        spec = pod.get("spec", {})
+        if spec.get("nodeSelector"):
+            condition = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": "0/0 nodes are available: no nodes",
+            }
+            pod.setdefault("status", {"phase": "Pending", "conditions": [condition]})
+        elif self.runs_pods:
+            spec["nodeName"] = "node1"
+            pod["status"] = running_status(pod, address="10.245.0.1")
+        pod.setdefault("status", {"phase": "Pending"})
+
     def _end_watch(self, timer: threading.Event) -> None:
         with self._changed:
             timer.set()
@@ -232,9 +267,9 @@ class MemoryServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self) -> None:
+    def __init__(self, *, runs_pods: bool = False) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.objects = Objects()
+        self.objects = Objects(runs_pods=runs_pods)
         # The argument is the time in seconds after which a shutdown is noticed.
         self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
 

@@ -278,12 +278,27 @@ def memory_cluster(tmp_path: Path) -> Iterator[KubeCluster]:
 
     A module whose tests do not depend on what a real server does can use it as `kube_cluster`.
     """
+    with _memory_cluster(tmp_path, runs_pods=False) as kube_cluster:
+        yield kube_cluster
+
+
+@pytest.fixture
+def running_memory_cluster(tmp_path: Path) -> Iterator[KubeCluster]:
+    """A cluster like `memory_cluster`, in which all Pods without a node selector are reported as
+    running. No program runs.
+    """
+    with _memory_cluster(tmp_path, runs_pods=True) as kube_cluster:
+        yield kube_cluster
+
+
+@contextmanager
+def _memory_cluster(scratch: Path, *, runs_pods: bool) -> Iterator[KubeCluster]:
     from kubetest.memory import NAMESPACES, MemoryServer
     from kubetest.rawapi import RawApi, access
 
     namespace = f"{PREFIX}memory"
-    with MemoryServer() as server, ExitStack() as stack:
-        kubeconfig = server.write_kubeconfig(tmp_path / "admin.kubeconfig", namespace)
+    with MemoryServer(runs_pods=runs_pods) as server, ExitStack() as stack:
+        kubeconfig = server.write_kubeconfig(scratch / "admin.kubeconfig", namespace)
         api = RawApi(access(kubeconfig))
         api.call("POST", NAMESPACES, {"metadata": {"name": namespace}})
         cluster = Cluster(
@@ -293,7 +308,7 @@ def memory_cluster(tmp_path: Path) -> Iterator[KubeCluster]:
             session=Session(cluster=cluster, api=api, namespaces=Namespaces(api, PREFIX)),
             namespace=namespace,
             kubeconfig=kubeconfig,
-            scratch=tmp_path,
+            scratch=scratch,
             is_discarded=threading.Event(),
             _open=stack,
         )

@@ -32,8 +32,8 @@ def pytest_collection_modifyitems(items):
     """Mark the tests that see all namespaces of symphony in the cluster."""
     for item in items:
         if item.path.is_relative_to(HERE):
-            own = "own_namespaces" in item.fixturenames and "[shared" not in item.name
-            if own or "TestOwnNamespaces" in item.nodeid:
+            is_live = "kube_session" in item.fixturenames
+            if is_live and "own_namespaces" in item.fixturenames and "[shared" not in item.name:
                 item.add_marker(pytest.mark.namespaces)
 
 

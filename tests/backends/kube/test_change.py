@@ -1,8 +1,13 @@
-"""Changing running experiments: what changes, what is refused, and interrupted changes."""
+"""Changing running experiments, with an API server in memory: what changes, what is refused, and
+interrupted changes.
+
+`test_change_live.py` tests changes on a real server.
+"""
 
 import base64
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,8 +19,19 @@ from symphony_kube.lifecycle import description, launch
 from symphony_kube.lifecycle.supervisor import detached
 from symphony_kube.lifecycle.supervisor.detached import directory_of
 
-from .conftest import FOREVER, managed_objects, python, unschedulable, wait_until
-from .held import HELD, release
+from .conftest import FOREVER, python, unschedulable, wait_until
+from .nodes import Nodes
+
+
+@pytest.fixture
+def kube_cluster(memory_cluster):
+    return memory_cluster
+
+
+@pytest.fixture
+def nodes(kube_cluster, name):
+    return Nodes(kube_cluster, name)
+
 
 STEPS = ("_publish_roster", "_create_unit", "_let_supervisor_take_over", "_remove")
 
@@ -105,14 +121,15 @@ def policies_of(cluster, name):
     return directory.run().policies if directory.holder() else None
 
 
-def test_policies_are_changed_by_the_supervisor_of_this_machine(shared, name, monkeypatch):
+def test_policies_are_changed_by_the_supervisor_of_this_machine(shared, name, nodes, monkeypatch):
     def describe(**policies):
         experiment = shared.new_experiment(name, **policies)
         python(experiment, "server", FOREVER)
-        python(experiment, "worker", HELD)
+        python(experiment, "worker", FOREVER)
         return experiment
 
     shared.launch(describe())
+    nodes.run("server", "worker")
     before = shared.wait(name, until="started", timeout=60)
     assert policies_of(shared, name) is None
     with monkeypatch.context() as patched:
@@ -144,7 +161,9 @@ def test_policies_are_changed_by_the_supervisor_of_this_machine(shared, name, mo
     assert shared.describe_experiment(name).deadline == pytest.approx(before.created + 1000)
     # The Pods have no deadline of their own, so the supervisor can extend it.
     shared.up(describe(ends_with=["worker"], deadline=2000))
-    release(shared, name, "worker")
+    nodes.exit("worker", 0)
+    wait_until(lambda: nodes.is_stopped("server"))
+    nodes.exit("server", 143)
     status = shared.wait(name, timeout=60)
     assert [process.displayed_state for process in status] == ["stopped", "succeeded"]
     assert status.processes[0].reason == "the experiment ended with worker"
@@ -176,16 +195,16 @@ def test_deadline_of_running_pods_cannot_be_extended(shared, name):
     shared.delete(name)
 
 
-def test_supervisor_moves_to_the_machine_of_the_change(shared, name, tmp_path, monkeypatch):
+def test_supervisor_moves_to_the_machine_of_the_change(shared, name, nodes, tmp_path, monkeypatch):
     def describe(**policies):
         experiment = shared.new_experiment(name, **policies)
         python(experiment, "server", FOREVER)
-        python(experiment, "worker", HELD)
+        python(experiment, "worker", FOREVER)
         python(experiment, "later", "pass").starts_after("worker", "succeeded")
         return experiment
 
     shared.launch(describe(ends_with=["worker"]))
-    shared.wait(name, until="started", timeout=60, processes=["worker"])
+    nodes.run("server", "worker")
     first = directory_of(shared.api, shared.scope(name))
     # The name of the machine is another one for this process and the supervisor that it starts.
     (tmp_path / "sitecustomize.py").write_text("import socket; socket.gethostname = lambda: 'b'")
@@ -195,117 +214,63 @@ def test_supervisor_moves_to_the_machine_of_the_change(shared, name, tmp_path, m
     shared.up(describe(ends_with=["later"]))
     wait_until(lambda: not first.path.exists())
     assert policies_of(shared, name) == Policies(ends_with=("later",))
-    release(shared, name, "worker")
+    nodes.exit("worker", 0)
+    nodes.run("later")
+    nodes.exit("later", 0)
+    wait_until(lambda: nodes.is_stopped("server"))
+    nodes.exit("server", 143)
     status = shared.wait(name, timeout=60)
     states = [process.displayed_state for process in status]
     assert states == ["stopped", "succeeded", "succeeded"]
     shared.delete(name)
 
 
-# Report the time of the exit, which is SECONDS after the signal.
-LAST_WORD = """
-import signal, sys, time
-def stop(*_):
-    time.sleep(float(sys.argv[1]))
-    print(time.time())
-    raise SystemExit
-signal.signal(15, stop)
-print("up")
-while True: time.sleep(99)
-"""
-
-
-def test_up_stops_in_the_reverse_of_the_start_order(shared, name):
+def test_up_stops_in_the_reverse_of_the_start_order(shared, name, nodes):
     """The processes that are removed and those that are restarted have a common order."""
 
     def describe(version, *, removed=False):
         experiment = shared.new_experiment(name)
-        for each, seconds in [("db", "0"), ("app", "1"), ("gone", "1"), ("same", "0")]:
+        for each in ("db", "app", "gone", "same"):
             if each == "gone" and removed:
                 continue
-            process = python(experiment, each, LAST_WORD, seconds).ready(log="^up")
-            process.termination_grace_period(20)
+            process = python(experiment, each, FOREVER)
             if each != "db":
-                process.starts_after("db", "ready")
+                process.starts_after("db", "started")
             if each != "same":
                 process.set_env("VERSION", version)
         return experiment
 
     shared.launch(describe("1"))
-    shared.wait(name, until="ready", timeout=90)
-    changes = shared.up(describe("2", removed=True))
+    nodes.run("db", "app", "gone", "same")
+    shared.wait(name, until="started", timeout=60)
+    with ThreadPoolExecutor(1) as pool:
+        change = pool.submit(shared.up, describe("2", removed=True))
+        wait_until(lambda: nodes.is_stopped("app") and nodes.is_stopped("gone"))
+        nodes.exit("app", 143)
+        assert not nodes.is_stopped("db")
+        nodes.exit("gone", 143)
+        wait_until(lambda: nodes.is_stopped("db"))
+        assert nodes.find("app--2") is None
+        nodes.exit("db", 143)
+        nodes.run("db--2")
+        nodes.run("app--2")
+        changes = change.result()
     assert (changes.names("restarted"), changes.names("removed")) == (["db", "app"], ["gone"])
-    shared.wait(name, until="ready", timeout=90)
-    assert shared.get_log(name, "same") == "up\n"
-    exits = {}
-    for process in ("db", "app", "gone"):
-        first, exit_time, *others = shared.get_log(name, process).splitlines()
-        assert (first, others) == ("up", [] if process == "gone" else ["up"])
-        exits[process] = float(exit_time)
-    assert max(exits["app"], exits["gone"]) <= exits["db"]
-    db, app, _ = shared.describe_experiment(name)
-    assert db.started <= app.started
+    assert not nodes.is_stopped("same")
     assert shared.diff(describe("2", removed=True)).is_empty
     # A restart on request has the same order.
-    shared.restart_processes(name, ["db", "app"])
-    shared.wait(name, until="ready", timeout=90)
-    app_exit, db_exit = (float(shared.get_log(name, each).split()[3]) for each in ("app", "db"))
-    assert app_exit <= db_exit
-    db, app, _ = shared.describe_experiment(name)
-    assert db.started <= app.started
+    with ThreadPoolExecutor(1) as pool:
+        change = pool.submit(shared.restart_processes, name, ["db", "app"])
+        wait_until(lambda: nodes.is_stopped("app--2"))
+        assert not nodes.is_stopped("db--2")
+        nodes.exit("app--2", 143)
+        wait_until(lambda: nodes.is_stopped("db--2"))
+        assert nodes.find("app--3") is None
+        nodes.exit("db--2", 143)
+        nodes.run("db--3")
+        nodes.run("app--3")
+        change.result()
     shared.delete(name)
-
-
-RIGHTS_FOR_JOBS = [
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
-    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
-    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "patch"]},
-    {
-        "apiGroups": ["batch"],
-        "resources": ["jobs"],
-        "verbs": ["create", "get", "list", "watch", "patch", "delete"],
-    },
-]
-
-
-@pytest.mark.timeout(300)  # Each change starts Pods, which takes some time on a busy machine.
-def test_pods_become_jobs_and_the_other_way_round(kube_cluster, shared, open_cluster, name):
-    """The changes are made by a user who may create Jobs, but neither Pods nor Services."""
-    user = str(kube_cluster.user("someone", RIGHTS_FOR_JOBS))
-    jobs_only = open_cluster(kubeconfig=user, namespace=kube_cluster.namespace, jobs_only=True)
-
-    def describe(*names, job=False):
-        experiment = shared.new_experiment(name)
-        for each in names:
-            process = python(experiment, each, f"print('up'); {FOREVER}")
-            if job:
-                process.job()
-        return experiment
-
-    shared.launch(describe("one"))
-    shared.wait(name, until="started", timeout=90)
-    changes = jobs_only.up(describe("one", "two"))
-    assert (changes.names("restarted"), changes.names("added")) == (["one"], ["two"])
-    assert changes.processes[0].reasons == ("its Pod will belong to a Job",)
-    assert managed_objects(kube_cluster)["jobs"] == [f"{name}-one--2", f"{name}-two"]
-    status = jobs_only.wait(name, until="started", timeout=90)
-    assert [process.restarts for process in status] == [1, 0]
-    assert jobs_only.up(describe("one")).names("removed") == ["two"]
-    assert jobs_only.diff(describe("one")).is_empty
-    # The Job of the removed process is kept because of its log.
-    assert managed_objects(kube_cluster)["jobs"] == [f"{name}-one--2", f"{name}-two"]
-    assert jobs_only.removed_processes(name) == ["two"]
-    # The option and the setting have the same effect.
-    assert shared.diff(describe("one", job=True)).is_empty
-    # The option of the latest change is kept.
-    assert shared.diff(describe("one")).is_empty
-    pods = shared.without_kept_options()
-    changes = pods.up(describe("one"))
-    assert changes.processes[0].reasons == ("its Pod no longer belongs to a Job",)
-    assert shared.diff(describe("one")).is_empty
-    wait_until(lambda: shared.get_log(name, "one") == "up\n" * 3)
-    shared.delete(name)
-    assert managed_objects(kube_cluster) == {}
 
 
 def test_keys_of_encrypted_services_are_created_and_kept(kube_cluster, shared, name):
@@ -331,28 +296,6 @@ def test_keys_of_encrypted_services_are_created_and_kept(kube_cluster, shared, n
     shared.delete(name)
 
 
-def test_variables_in_a_config_map_are_changed(shared, name, monkeypatch):
-    monkeypatch.setattr("symphony_kube.render.shared_variables.MAX_LISTED_BYTES", 0)
-
-    def describe(*services):
-        experiment = shared.new_experiment(name)
-        for service in services:
-            python(experiment, service, FOREVER).binds(service)
-        return experiment
-
-    shared.up(describe("web"))
-    assert shared.wait(name, until="started", timeout=60)
-    assert shared.explain_process(name, "web").addresses == {"web": f"{name}-web:7000"}
-    assert shared.up(describe("web", "store")).names("added") == ["store"]
-    shared.wait(name, until="started", timeout=60)
-    command = ["sh", "-c", "echo $SYMPHONY_ROLE $SYMPH_WEB_ADDR $SYMPH_STORE_ADDR"]
-    answer = f"{name}-web:7000 {name}-store:7001"
-    assert shared.exec_command(name, "store", command).stdout == f"store {answer}\n"
-    services = shared.describe_topology(name).services
-    assert {service.name for service in services} == {"web", "store"}
-    shared.delete(name)
-
-
 @pytest.mark.parametrize(
     ("problem", "message"),
     [
@@ -360,13 +303,13 @@ def test_variables_in_a_config_map_are_changed(shared, name, monkeypatch):
         (KeyboardInterrupt(), "the launch was interrupted"),
     ],
 )
-def test_up_continues_an_interrupted_launch(shared, name, monkeypatch, problem, message):
+def test_up_continues_an_interrupted_launch(shared, name, nodes, monkeypatch, problem, message):
     def fail(*_):
         raise problem
 
     experiment = shared.new_experiment(name)
     python(experiment, "first", FOREVER)
-    python(experiment, "second", FOREVER).starts_after("first")
+    python(experiment, "second", FOREVER).starts_after("first", "started")
     with monkeypatch.context() as patched:
         patched.setattr(launch, "_supervise", fail)
         left = f"{message}; nothing was deleted, and these keep running: first; 'symphony up'"
@@ -377,8 +320,12 @@ def test_up_continues_an_interrupted_launch(shared, name, monkeypatch, problem, 
     monkeypatch.setattr(description, "CLAIM_SECONDS", 0.0)
     try:
         assert "second" in shared.diff(experiment).names("added")
-        shared.up(experiment)
-        status = shared.wait(name, until="ready", timeout=120)
+        nodes.run("first")
+        with ThreadPoolExecutor(1) as pool:
+            change = pool.submit(shared.up, experiment)
+            nodes.run("second")
+            change.result()
+        status = shared.wait(name, until="ready", timeout=60)
         assert [item.name for item in status if item.state is State.RUNNING] == ["first", "second"]
         assert shared.diff(experiment).is_empty
     finally:

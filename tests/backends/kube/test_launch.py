@@ -169,6 +169,35 @@ def test_leftovers_without_pods_are_replaced(kube_cluster, shared, name, monkeyp
     shared.delete(name)
 
 
+def of_kind(cluster, experiment, kind, rest, file):
+    """Return an experiment of one process that has an object of this kind and name."""
+    exp = cluster.new_experiment(experiment)
+    process = unschedulable(exp, rest if kind in ("pod", "job") else f"worker-{rest}")
+    if kind == "job":
+        process.job()
+    elif kind == "service":
+        process.binds(rest)
+    elif kind == "secret":
+        process.mount_secret(rest, "/m", files=[str(file)])
+    elif kind == "config map":
+        process.mount_config(rest, "/m", files=[str(file)])
+    return exp
+
+
+def test_name_conflict_names_the_other_experiment(kube_cluster, shared, name, tmp_path):
+    (tmp_path / "file").write_text("x")
+    for kind in ("pod", "job", "service", "secret", "config map"):
+        shared.launch(of_kind(shared, f"{name}-x", kind, "y", tmp_path / "file"))
+        before = managed_objects(kube_cluster)
+        message = f"cannot create {kind} '{name}-x-y'.* taken by experiment '{name}-x'"
+        with pytest.raises(LaunchFailed, match=message) as caught:
+            shared.launch(of_kind(shared, name, kind, "x-y", tmp_path / "file"))
+        assert f"{name!r} and '{name}-x' begin alike; rename the" in str(caught.value)
+        assert "delete" not in str(caught.value)
+        assert managed_objects(kube_cluster) == before
+        shared.delete(f"{name}-x")
+
+
 def test_a_launch_that_another_has_overtaken_creates_nothing(
     kube_cluster, kube_faults, open_cluster, name
 ):

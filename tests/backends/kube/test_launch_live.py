@@ -91,40 +91,8 @@ def test_stuck_namespace_is_reported_with_its_finalizer(
     wait_until(lambda: find_namespace(kube_cluster, name) is None)
 
 
-def of_kind(cluster, experiment, kind, rest, file):
-    """Return an experiment of one process that has an object of this kind and name."""
-    exp = cluster.new_experiment(experiment)
-    process = unschedulable(exp, rest if kind in ("pod", "job") else f"worker-{rest}")
-    if kind == "job":
-        process.job()
-    elif kind == "service":
-        process.binds(rest)
-    elif kind == "secret":
-        process.mount_secret(rest, "/m", files=[str(file)])
-    elif kind == "config map":
-        process.mount_config(rest, "/m", files=[str(file)])
-    return exp
-
-
-def test_name_conflict_names_the_other_experiment(kube_cluster, shared, name, tmp_path):
-    (tmp_path / "file").write_text("x")
-    for kind in ("pod", "job", "service", "secret", "config map"):
-        shared.launch(of_kind(shared, f"{name}-x", kind, "y", tmp_path / "file"))
-        # The Pod of a Job is created some time after the launch.
-        wait_until(lambda: "pods" in managed_objects(kube_cluster))
-        before = managed_objects(kube_cluster)
-        message = f"cannot create {kind} '{name}-x-y'.* taken by experiment '{name}-x'"
-        with pytest.raises(LaunchFailed, match=message) as caught:
-            shared.launch(of_kind(shared, name, kind, "x-y", tmp_path / "file"))
-        assert f"{name!r} and '{name}-x' begin alike; rename the" in str(caught.value)
-        assert "delete" not in str(caught.value)
-        assert managed_objects(kube_cluster) == before
-        shared.delete(f"{name}-x")
-
-
-@pytest.mark.parametrize("same", [True, False])
 def test_one_of_two_concurrent_launches_in_a_shared_namespace_wins(
-    kube_cluster, open_cluster, name, same
+    kube_cluster, open_cluster, name
 ):
     clusters = [open_cluster(namespace=kube_cluster.namespace) for _ in range(2)]
     both = threading.Barrier(2)
@@ -133,9 +101,7 @@ def test_one_of_two_concurrent_launches_in_a_shared_namespace_wins(
     def launch(number):
         exp = clusters[number].new_experiment(name)
         for index in range(8):
-            unschedulable(exp, f"worker-{index if same else index + 8 * number}").binds(
-                f"service-{index}-{number}"
-            )
+            unschedulable(exp, f"worker-{index}").binds(f"service-{index}-{number}")
         clusters[number].api.find("/api/v1/namespaces/default")  # opens the connection
         both.wait()
         try:

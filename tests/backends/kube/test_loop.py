@@ -7,76 +7,19 @@ import json
 import os
 import select
 import signal
-import time
 
 import pytest
 
 from symphony.status import ReasonCode
-from symphony_kube.api.labels import ATTEMPT, CONTROL
 from symphony_kube.lifecycle.supervisor.detached import directory_of
-from symphony_kube.state.control_state import decode_attempt, decode_control
 
 from .conftest import FOREVER, python, wait_until
+from .nodes import Nodes
 
 
 @pytest.fixture
 def kube_cluster(memory_cluster):
     return memory_cluster
-
-
-class Nodes:
-    """The nodes of the cluster, and what the supervisor writes to the Pods of an experiment."""
-
-    def __init__(self, kube, name):
-        self._kube = kube
-        self._name = name
-
-    def path(self, pod):
-        return self._kube.path(f"pods/{self._name}-{pod}")
-
-    def find(self, pod):
-        return self._kube.raw.find(self.path(pod))
-
-    def await_pod(self, pod):
-        return wait_until(lambda: self.find(pod))
-
-    def _report(self, pod, phase, state):
-        (container,) = self.await_pod(pod)["spec"]["containers"]
-        status = {"name": container["name"], "restartCount": 0, "state": state}
-        patch = {
-            "spec": {"nodeName": "n1"},
-            "status": {"phase": phase, "containerStatuses": [status]},
-        }
-        self._kube.raw.call(
-            "PATCH", self.path(pod), patch, content_type="application/merge-patch+json"
-        )
-
-    def run(self, *pods):
-        for pod in pods:
-            self._report(pod, "Running", {"running": {"startedAt": now()}})
-
-    def exit(self, pod, code):
-        times = {"startedAt": now(), "finishedAt": now()}
-        phase = "Failed" if code else "Succeeded"
-        state = {"running": None, "terminated": {"exitCode": code, **times}}
-        self._report(pod, phase, state)
-
-    def control(self, pod):
-        return decode_control(self.find(pod)["metadata"]["annotations"].get(CONTROL))
-
-    def await_control(self, pod):
-        wait_until(lambda: CONTROL in self.find(pod)["metadata"]["annotations"])
-        return self.control(pod)
-
-    def attempt(self, pod):
-        return decode_attempt(self.await_pod(pod)["metadata"]["annotations"].get(ATTEMPT))
-
-    def is_stopped(self, pod):
-        return "activeDeadlineSeconds" in self.find(pod)["spec"]
-
-
-def now():
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 @pytest.fixture

@@ -10,13 +10,10 @@ from kubetest.plugin import temporary_namespace
 from kubetest.rawapi import MERGE_PATCH
 from symphony import Cluster, Experiment
 from symphony.errors import NotFound
-from symphony.events import EventKind, ExperimentEvent
-from symphony.log_blocks import LogBlock
-from symphony.status import ENDED, ReasonCode, State
+from symphony.status import State
 from symphony.testing.contract import until
 
 from .conftest import FOREVER, managed_objects, python, unschedulable, wait_until
-from .held import EXITS, exit_with
 
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = State
 
@@ -150,13 +147,13 @@ def is_as_expected(item) -> bool:
     return re.fullmatch(reason, item.reason) is not None
 
 
-def test_deleted_pod_and_deleted_experiment(kube_cluster, any_cluster, name):
-    experiment = any_cluster.new_experiment(name)
+def test_deleted_pod_and_deleted_experiment(kube_cluster, shared, name):
+    experiment = shared.new_experiment(name)
     for process in ("first", "second"):
         python(experiment, process, FOREVER)
-    any_cluster.launch(experiment)
-    until(any_cluster, name, lambda status: all(item.state is RUNNING for item in status))
-    scope = any_cluster.scope(name)
+    shared.launch(experiment)
+    until(shared, name, lambda status: all(item.state is RUNNING for item in status))
+    scope = shared.scope(name)
     pod = f"/api/v1/namespaces/{scope.namespace}/pods/{scope.object_name('second')}"
     deleted = []
 
@@ -167,14 +164,14 @@ def test_deleted_pod_and_deleted_experiment(kube_cluster, any_cluster, name):
             deleted.append(pod)
         return status.processes[1].state is UNKNOWN
 
-    status = until(any_cluster, name, delete_second)
+    status = until(shared, name, delete_second)
     assert status.processes[1].reason == "exit status unknown: its Pod was deleted"
     assert status.processes[0].state is RUNNING
     # The roster is on the first Pod, so the second process is still known.
-    again = any_cluster.describe_experiment(name)
+    again = shared.describe_experiment(name)
     assert [item.name for item in again] == ["first", "second"]
 
-    deletion = threading.Thread(target=any_cluster.delete, args=(name,))
+    deletion = threading.Thread(target=shared.delete, args=(name,))
 
     def delete(status):
         if not deletion.ident:
@@ -182,7 +179,7 @@ def test_deleted_pod_and_deleted_experiment(kube_cluster, any_cluster, name):
 
     try:
         with pytest.raises(NotFound, match=f"experiment '{name}' was deleted"):
-            any_cluster.wait(name, timeout=60, on_change=delete)
+            shared.wait(name, timeout=60, on_change=delete)
     finally:
         deletion.join()
 
@@ -224,65 +221,6 @@ def check_lost(cluster, name):
     ]
     assert status.exit_code == 1
     assert name in cluster.list_experiments()
-
-
-def test_a_job_has_no_result_between_two_attempts(shared, name):
-    """One Job succeeds at its second attempt, and the other one fails with another exit code."""
-    experiment = shared.new_experiment(name)
-    for process in ("good", "bad"):
-        python(experiment, process, EXITS).job(backoff_limit=1)
-    python(experiment, "after", "pass").starts_after("good", "succeeded")
-    shared.launch(experiment)
-    output = []
-    follower = threading.Thread(
-        target=lambda: output.extend(shared.iter_output(name, follow=True, events=True))
-    )
-    follower.start()
-    for good, bad, is_next in ((3, 4, are_between_attempts), (0, 5, None)):
-        until(shared, name, are_running)
-        exit_with(shared, name, "good", good)
-        exit_with(shared, name, "bad", bad)
-        if is_next is not None:
-            until(shared, name, is_next)
-    status = shared.wait(name, timeout=120)
-    assert [(item.state, item.exit_code, item.restarts) for item in status] == [
-        (SUCCEEDED, 0, 1),
-        (FAILED, 5, 1),
-        (SUCCEEDED, 0, 0),
-    ]
-    assert status.exit_code == 5
-    follower.join(60)
-    events = [item for item in output if isinstance(item, ExperimentEvent)]
-    exits = [(event.process, event.text) for event in events if event.kind is EventKind.EXITED]
-    assert sorted(exits) == [
-        ("after", "exited with 0"),
-        ("bad", "exited with 4"),
-        ("bad", "exited with 5 (BackoffLimitExceeded: failed 2 times)"),
-        ("good", "exited with 0"),
-        ("good", "exited with 3"),
-    ]
-    restarts = [event.text for event in events if event.kind is EventKind.RESTARTING]
-    assert len(restarts) == 2
-    assert all(text.endswith("(1 of 1)") for text in restarts)
-    text = "".join(item.text for item in output if isinstance(item, LogBlock))
-    assert sorted(text.splitlines()) == [f"exits with {code}" for code in (0, 3, 4, 5)]
-
-
-def are_running(status):
-    good, bad, _ = status
-    return good.ready and bad.ready
-
-
-def are_between_attempts(status):
-    """Return whether both Jobs wait for their second attempt. No process may have a result."""
-    assert not any(item.state in ENDED for item in status), status
-    good, bad, after = status
-    return (
-        (good.state, good.exit_code, good.reason_code) == (PENDING, 3, ReasonCode.BACKING_OFF)
-        and (bad.state, bad.exit_code, bad.reason_code) == (PENDING, 4, ReasonCode.BACKING_OFF)
-        and after.reason == "waiting for good to succeed"
-        and good.next_start is not None
-    )
 
 
 def test_removed_jobs_keep_their_results(kube_cluster, shared, name):

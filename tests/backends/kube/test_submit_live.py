@@ -99,8 +99,7 @@ def test_job_of_a_user_with_rights_for_jobs_only(kube_cluster, symphony):
     )
 
 
-@pytest.mark.parametrize("how", [("--follow", "--json"), ("--wait",)], ids=str)
-def test_unschedulable_job_reports_the_reason_once(kube_cluster, running, symphony, how):
+def test_unschedulable_job_reports_the_reason_once(kube_cluster, running, symphony):
     words = [
         "--name",
         "stuck",
@@ -109,7 +108,7 @@ def test_unschedulable_job_reports_the_reason_once(kube_cluster, running, sympho
         "--node-selector",
         "symphony.test/no-such-node=true",
     ]
-    run = running("submit", *words, *how, "--", "true")
+    run = running("submit", *words, "--follow", "--json", "--", "true")
     assert run.stderr.readline().startswith(("launched stuck", "submitted stuck"))
     while not (line := run.stderr.readline()).startswith("main: pending: Unschedulable: 0/"):
         assert line.startswith("main: pending: "), line  # if the Pod is scheduled late

@@ -1,22 +1,13 @@
-"""A third party's backend that is derived from `symphony.supervised` meets the contract."""
+"""A third party's backend that is derived from `symphony.supervised`.
+
+It adds only how processes are started. The tests of `local` run the contract for the rest.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from symphony import Cluster
-from symphony.testing import BackendContract
-
-
-class TestContract(BackendContract):
-    backend = "polite"
-
-    @pytest.fixture
-    def options(self, example: Path, tmp_path: Path) -> dict[str, Any]:
-        return {"state_dir": str(tmp_path / "state")}
 
 
 def test_processes_have_a_low_priority(example: Path, tmp_path: Path) -> None:

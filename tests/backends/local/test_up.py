@@ -161,7 +161,8 @@ def test_change_goes_on_if_its_client_and_supervisor_are_killed_and_the_next_wai
     kill_supervision(cluster)
     assert is_stopping(cluster.describe_experiment("exp"))
     assert cluster.describe_process("exp", "stubborn").pid == stubborn.pid
-    assert leases(cluster) == port
+    # Until the next supervisor has the lease, launches examine the processes of the run.
+    until(cluster, "exp", lambda _: leases(cluster) == port, timeout=20)
     assert cluster.diff(second).names("removed") == ["stubborn"]
     sleeper(second, "added")
     result = in_background(cluster.up, second)

@@ -295,6 +295,11 @@ class Executor:
         known = self._known.get(name)
         return None if known is None else known.program
 
+    def is_starting(self, name: str) -> bool:
+        """Return whether a process is being started as far as the executor knows."""
+        known = self._known.get(name)
+        return known is not None and known.starting
+
     # --- actions ---
 
     def start(self, action: Start) -> Program | None:

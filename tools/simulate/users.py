@@ -12,7 +12,6 @@ from simulate.supervisor import Supervisor
 from simulate.wishes import wish_of
 from simulate.world import World
 from symphony.plan.requests import Refused, accept, check_change, stop_all
-from symphony.plan.state import RunState
 from symphony.plan.wish import difference
 from symphony.status import ENDED
 
@@ -77,20 +76,25 @@ class Users:
         world.say(f"a user requests {kind} of {', '.join(known)}")
         for event in accepted.events:
             names = event["names"]
-            concerned = self._concerned(kind, names, state)
+            concerned = self._concerned(kind, names, supervisor)
             asked = Asked(
                 accepted.number, kind, tuple(names), happening.value, now, concerned=concerned
             )
             supervisor.write(event, partial(world.ledger.accept, asked, accepted.prevented))
 
-    def _concerned(self, kind: str, names: list[str], state: RunState) -> tuple[str, ...]:
-        """Return the processes on which a request has an effect."""
-        tracks, machine = state.tracks, self._world.machine
+    def _concerned(self, kind: str, names: list[str], supervisor: Supervisor) -> tuple[str, ...]:
+        """Return the processes on which a request has an effect.
+
+        A request to start a process has none if it is being started, as far as the supervisor
+        knows, although it can have exited already.
+        """
+        tracks, machine = supervisor.state.tracks, self._world.machine
         if kind == "stop":
             return tuple(name for name in names if tracks[name].state not in ENDED)
         if kind != "start":
             return tuple(names)
         idle = [name for name in names if not machine.runs(name) and tracks[name].pid is None]
+        idle = [name for name in idle if not supervisor.executor.is_starting(name)]
         waiting = [name for name in idle if tracks[name].next_start is not None]
         return tuple(name for name in idle if tracks[name].state in ENDED or name in waiting)
 

@@ -19,7 +19,8 @@ class Mutation:
     """A fault that is put into the product on purpose.
 
     In the file ``file``, the text ``old``, which occurs there exactly once, is replaced by ``new``.
-    ``equivalent`` says why no history can show a difference, or is ``""``.
+    ``equivalent`` says why no history can show a difference, or is ``""``. ``saved`` is the name of
+    the history in ``tests/unit/histories`` that shows it, if fewer than one in 20,000 others would.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Mutation:
     old: str
     new: str
     equivalent: str = ""
+    saved: str = ""
 
     def text(self) -> str:
         """Return the changed text of the file. Raises ValueError if ``old`` is not in it once."""

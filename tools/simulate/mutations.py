@@ -11,9 +11,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from simulate.mutated_code import ROOT, Mutation, install
 
@@ -27,6 +28,8 @@ STOPS = "symphony/plan/decisions/stops.py"
 RESTART = "symphony/plan/restart_policy.py"
 STATE = "symphony/plan/state.py"
 EVENTS = "symphony/supervised/record/event_file.py"
+
+HISTORIES = ROOT / "tests" / "unit" / "histories"
 
 MUTATIONS: tuple[Mutation, ...] = (
     # --- starts ---
@@ -84,6 +87,67 @@ MUTATIONS: tuple[Mutation, ...] = (
         STARTS,
         "        can_start = len(pending) == len(ranks) and draft.now >= decision.next_start",
         "        can_start = len(pending) == len(ranks)",
+    ),
+    # --- starts of units, and after disruptions ---
+    Mutation(
+        "unit-starts-unordered",
+        STARTS,
+        "        can_start = can_start and all(_is_in_order(draft, name) for name in anew)\n",
+        "",
+        saved="gang-restart-awaits-order",
+    ),
+    Mutation(
+        "unit-start-before-stops",
+        REQUESTS,
+        "    stopped = [*stopped, *_stopped_by_units(draft, wanted)]\n",
+        "",
+        saved="start-of-a-failing-unit",
+    ),
+    Mutation(
+        "stopped-unit-restarts",
+        STARTS,
+        "    if process.gang is not None and draft.is_stopped_unit(process.gang):",
+        "    if process.gang is not None and draft.state.stopping:",
+        saved="restart-beside-a-stopped-unit",
+    ),
+    Mutation(
+        "unit-restart-not-counted",
+        STATE,
+        "        track.retries += 1\n        track.failures_in_row = max(",
+        "        track.failures_in_row = max(",
+        saved="gang-counts-finished-ranks",
+    ),
+    Mutation(
+        "lost-unordered",
+        STARTS,
+        "        return not (is_disrupted and _waits_for_disrupted(draft, name))",
+        "        return True",
+    ),
+    Mutation(
+        "lost-before-ready",
+        STARTS,
+        '        if is_starting or (track.state is State.RUNNING and condition == "ready"):',
+        "        if is_starting:",
+    ),
+    Mutation(
+        "lost-stays-ready",
+        STATE,
+        "    track.started = None\n    track.was_ready = False\n",
+        "    track.started = None\n",
+        saved="lost-and-late",
+    ),
+    Mutation(
+        "lost-counts",
+        STATE,
+        "    _back_off(track, event)\n    track.retries = retries\n",
+        "    _back_off(track, event)\n",
+    ),
+    Mutation(
+        "start-stops-unit",
+        STARTS,
+        "        if not draft.is_started_by_request(process.gang):",
+        "        if process.gang:",
+        saved="start-of-a-stopped-unit",
     ),
     # --- what has happened ---
     Mutation(
@@ -300,13 +364,13 @@ MUTATIONS: tuple[Mutation, ...] = (
 class Found:
     """How a mutation was noticed.
 
-    ``histories`` is the number of histories until then, or None if none of them noticed it.
+    ``histories`` is the number of histories until then, or None if none of them noticed it. It is 1
+    for a mutation that a saved history shows.
     """
 
     mutation: Mutation
     histories: int | None
     promise: str
-    seed: int
     seconds: float
 
 
@@ -352,7 +416,7 @@ def _run_one(mutation: Mutation, histories: int) -> Found:
     if completed.returncode:
         raise ValueError(f"mutation {mutation.name!r} cannot be run: {completed.stderr[-500:]}")
     values = json.loads(completed.stdout)
-    return Found(mutation, values["histories"], values["promise"], values["seed"], seconds)
+    return Found(mutation, values["histories"], values["promise"], seconds)
 
 
 def _print_table(results: Sequence[Found]) -> None:
@@ -365,14 +429,19 @@ def _print_table(results: Sequence[Found]) -> None:
 def _line(found: Found, width: int = 0) -> str:
     mutation = found.mutation
     if found.histories is not None:
-        return f"{mutation.name:{width}}  {found.histories:>9}  {found.promise}"
+        count = "saved" if mutation.saved else str(found.histories)
+        return f"{mutation.name:{width}}  {count:>9}  {found.promise}"
     words = f"equivalent: {mutation.equivalent}" if mutation.equivalent else "NOT FOUND"
     return f"{mutation.name:{width}}  {'-':>9}  {words}"
 
 
 def _main(name: str, histories: int) -> None:
     """Run one mutation in this interpreter, and print the result as JSON."""
-    install(find(name))
+    mutation = find(name)
+    install(mutation)
+    if mutation.saved:
+        print(json.dumps(_run_saved(mutation.saved)))
+        return
     from simulate.runner import run_histories
 
     results = run_histories(0, histories=histories, seconds=None)
@@ -380,9 +449,21 @@ def _main(name: str, histories: int) -> None:
     values = {
         "histories": None if failure is None else failure.seed + 1,
         "promise": "" if failure is None else failure.promise,
-        "seed": 0 if failure is None else failure.seed,
     }
     print(json.dumps(values))
+
+
+def _run_saved(name: str) -> Mapping[str, Any]:
+    """Run one saved history."""
+    from simulate.history import run_history
+    from simulate.scenario import Scenario
+
+    text = (HISTORIES / f"{name}.json").read_text(encoding="utf-8")
+    broken = run_history(Scenario.from_dict(json.loads(text))).broken
+    return {
+        "histories": None if broken is None else 1,
+        "promise": "" if broken is None else broken.promise,
+    }
 
 
 if __name__ == "__main__":

@@ -60,15 +60,27 @@ def _check_order(experiment: Experiment, past: Past) -> None:
 
 
 def _check_order_after_disruption(experiment: Experiment, past: Past) -> None:
-    """Check that what was taken away with a process, and starts before it, runs again."""
-    for other in past.settings.starts_after:
+    """Check that what was taken away with a process, and starts before it, runs again, and is ready
+    again if the process waits for this.
+    """
+    for other, condition in past.settings.starts_after.items():
         awaited = experiment.pasts[other]
+        if condition == "ready" and _is_becoming_ready_again(awaited):
+            message = f"{past.settings.name} was started before {other} was ready again"
+            raise Broken(ORDER, message)
         lost = awaited.latest
         if lost is None or not lost.is_lost or not lost.exit_recorded:
             continue
         if awaited.may_restart(lost) and not awaited.is_stopped and not awaited.is_given_up:
             message = f"{past.settings.name} was started before {other}, which was lost, too"
             raise Broken(ORDER, message)
+
+
+def _is_becoming_ready_again(past: Past) -> bool:
+    """Return whether a process runs again after a disruption, and can become ready in time."""
+    if not past.resumed or not past.is_running or not past.settings.has_probe:
+        return False
+    return not past.was_ready and not past.never_ready
 
 
 def unmet(experiment: Experiment, name: str, condition: str) -> str:

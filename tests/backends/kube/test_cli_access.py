@@ -63,9 +63,7 @@ def test_cp(running, symphony, tmp_path):
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    "words", [["visit", "inner"], ["forward", "web", "8000"], ["forward", "inner"]]
-)
+@pytest.mark.parametrize("words", [["visit", "inner"], ["forward", "web", "8000"]])
 def test_port_is_forwarded_until_a_signal(running, argv, words):
     _, name = running
     verb, *rest = words

@@ -22,14 +22,6 @@ def experiment(kube_cluster, shared, name):
     return exp
 
 
-def test_delete_is_complete_and_idempotent(kube_cluster, shared, experiment, name):
-    kinds = {"pods", "jobs", "services", "secrets", "configmaps"}
-    assert set(managed_objects(kube_cluster)) == kinds
-    shared.delete(name)
-    assert managed_objects(kube_cluster) == {}
-    shared.delete(name)
-
-
 def test_delete_removes_an_own_namespace(kube_cluster, own_namespaces, name):
     exp = own_namespaces.new_experiment(name)
     unschedulable(exp, "db").binds("store")

@@ -8,8 +8,6 @@ import pytest
 
 from kubetest.rawapi import JSON_PATCH, MERGE_PATCH
 from symphony.errors import BackendError, LaunchFailed
-from symphony.events import EventKind, ExperimentEvent
-from symphony.log_blocks import LogBlock
 from symphony.status import ReasonCode, State
 from symphony.testing import programs
 from symphony.testing.contract import all_running, until
@@ -131,43 +129,6 @@ def test_the_controller_restarts_a_unit(kube_cluster, cluster, name):
     cluster.delete(name)
     assert managed_objects(kube_cluster) == {}
     assert job_sets(kube_cluster) == []
-
-
-def test_a_unit_has_no_result_before_its_last_attempt(cluster, name):
-    """The controller restarts a unit after one of its ranks has succeeded."""
-    exp = cluster.new_experiment(name)
-    new_job_set(exp, "unit", EXITS, policy="OnFailure", max_restarts=1)
-    cluster.launch(exp)
-    output = []
-    follower = threading.Thread(
-        target=lambda: output.extend(cluster.iter_output(name, follow=True, events=True))
-    )
-    follower.start()
-    until(cluster, name, all_running)
-    exit_with(cluster, name, "unit-0", 0)
-    until(cluster, name, lambda status: status.processes[0].reason_code is ReasonCode.FINISHING)
-    exit_with(cluster, name, "unit-1", 3)
-
-    def runs_again(status):
-        return all(process.restarts == 1 and process.ready for process in status)
-
-    # The test fails if all ranks have a result before.
-    until(cluster, name, runs_again)
-    exit_with(cluster, name, "unit-0", 0)
-    exit_with(cluster, name, "unit-1", 0)
-    status = cluster.wait(name, timeout=60)
-    assert [(item.state, item.exit_code, item.restarts) for item in status] == [
-        (State.SUCCEEDED, 0, 1)
-    ] * 2
-    follower.join(60)
-    text = "".join(item.text for item in output if isinstance(item, LogBlock))
-    assert sorted(text.splitlines()) == ["exits with 0"] * 3 + ["exits with 3"]
-    restarts = [
-        event.process
-        for event in output
-        if isinstance(event, ExperimentEvent) and event.kind is EventKind.RESTARTING
-    ]
-    assert sorted(restarts) == ["unit-0", "unit-1"]
 
 
 def test_the_leader_of_a_unit_ends_it_by_the_success_policy(

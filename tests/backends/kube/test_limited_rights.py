@@ -50,26 +50,21 @@ def test_jobs_that_cannot_be_watched_are_followed_by_their_pods(kube_cluster, as
     cluster.delete(name)
 
 
-@pytest.mark.parametrize(
-    ("what", "right"),
-    [("service", "create services"), ("secret", "create secrets")],
-)
-def test_missing_right_is_reported_and_launch_is_rolled_back(
-    kube_cluster, as_user, name, tmp_path, what, right
-):
+def test_missing_right_is_reported_and_launch_is_rolled_back(kube_cluster, as_user, name, tmp_path):
     (tmp_path / "file").write_text("swordfish")
     cluster = as_user(READ, JOBS, jobs_only=True)
-    secrets = {"token": str(tmp_path / "file")} if what == "secret" else None
-    exp = cluster.new_experiment(name, secrets=secrets)
-    worker = unschedulable(exp, "worker")
-    if what == "service":
-        worker.binds("web")
-    with pytest.raises(
-        LaunchFailed, match=f"cannot create .*ask for the right to {right} in namespace"
-    ) as caught:
-        cluster.launch(exp)
-    assert "swordfish" not in str(caught.value)
-    assert managed_objects(kube_cluster) == {}
+    for what in ("services", "secrets"):
+        secrets = {"token": str(tmp_path / "file")} if what == "secrets" else None
+        exp = cluster.new_experiment(name, secrets=secrets)
+        worker = unschedulable(exp, "worker")
+        if what == "services":
+            worker.binds("web")
+        with pytest.raises(
+            LaunchFailed, match=f"cannot create .*ask for the right to create {what} in namespace"
+        ) as caught:
+            cluster.launch(exp)
+        assert "swordfish" not in str(caught.value)
+        assert managed_objects(kube_cluster) == {}
 
 
 def test_missing_right_to_create_pods_suggests_jobs_only(kube_cluster, as_user, name):
@@ -93,17 +88,17 @@ def test_missing_right_to_create_namespaces_suggests_a_shared_one(kube_cluster, 
     assert find_namespace(kube_cluster, name) is None
 
 
-@pytest.mark.parametrize("verb", ["launch", "delete"])
-def test_message_names_the_missing_verb_and_resource(kube_cluster, as_user, name, verb):
+def test_message_names_the_missing_verb_and_resource(as_user, name):
     cluster = as_user()
     exp = cluster.new_experiment(name)
     unschedulable(exp, "worker")
-    with pytest.raises(
-        BackendError, match='cannot list pods in namespace.*cannot list resource "pods"'
-    ) as caught:
-        cluster.launch(exp) if verb == "launch" else cluster.delete(name)
-    assert "ask for the right to list pods" in str(caught.value)
-    assert "\n" not in str(caught.value)
+    for act in (lambda: cluster.launch(exp), lambda: cluster.delete(name)):
+        with pytest.raises(
+            BackendError, match='cannot list pods in namespace.*cannot list resource "pods"'
+        ) as caught:
+            act()
+        assert "ask for the right to list pods" in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("verbs", [["create", "delete"], ["create", "get", "delete"]])

@@ -19,7 +19,9 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import ROSTER, Scope
 from symphony_kube.api.retries import Timeouts
 from symphony_kube.render.roster import Unit, encode_roster
+from symphony_kube.state.observe import PodObserver
 from symphony_kube.watch import informer
+from symphony_kube.watch.experiment_informer import REST_FACTOR
 from symphony_kube.watch.informer import Change, Informer
 from symphony_kube.watch.observations import ObservationStream
 
@@ -554,6 +556,41 @@ def test_tables_are_updated_without_further_lists_and_survive_an_outage(
         assert kube_faults.count() == before + 6
     (message,) = errors.read_text().splitlines()
     assert message.startswith("the states may be out of date: the API server http")
+
+
+def test_many_changes_are_observed_together(kube_cluster, shared, name, monkeypatch):
+    """Otherwise a reader of many processes would use the CPU all the time while they change."""
+    seconds = 0.02
+    observe = PodObserver.observe
+    times = []
+
+    def observe_slowly(observer, now):
+        time.sleep(seconds)
+        times.append(time.monotonic())
+        return observe(observer, now)
+
+    def change_pods():
+        path = kube_cluster.path(f"pods/{name}-p/status")
+        for number in range(60):
+            status = {"phase": "Pending", "message": str(number)}
+            kube_cluster.raw.call("PATCH", path, {"status": status}, MERGE_PATCH)
+            time.sleep(0.005)
+        succeed(kube_cluster, f"{name}-q")
+
+    experiment = shared.new_experiment(name)
+    unschedulable(experiment, "p")
+    unschedulable(experiment, "q")
+    shared.launch(experiment)
+    monkeypatch.setattr(PodObserver, "observe", observe_slowly)
+    with ObservationStream(shared.api, shared.scope(name)) as stream:
+        stream.first()
+        changing = threading.Thread(target=change_pods)
+        changing.start()
+        for observation in stream:
+            if observation.containers["q"].state is State.SUCCEEDED:
+                break
+        changing.join()
+    assert (len(times) - 1) * seconds * REST_FACTOR <= times[-1] - times[0]
 
 
 def test_users_who_may_not_watch_receive_lists(shared, through, kube_faults, name):

@@ -8,6 +8,7 @@ older state than its caller has seen.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,6 +35,10 @@ EVENTS, SUPERVISORS = "events", "supervisors"
 POLL_SECONDS = 2.0
 # How often the events of Kubernetes are listed if the user may not watch them.
 EVENT_POLL_SECONDS = 5.0
+
+# If many objects change, the time between two observations is this many times the duration of the
+# first one, and at most the given time in seconds.
+REST_FACTOR, MAX_REST_SECONDS = 4.0, 0.25
 
 # The informers that have readers, and the lock that protects them and the numbers of their readers.
 _shared: dict[tuple[Api, Scope], ExperimentInformer] = {}
@@ -92,6 +97,8 @@ class ExperimentInformer:
         self._run_since = ""
         # The latest observation, or None if it is out of date.
         self._observation: Observation | None = None
+        # When the next observation may be computed, on the monotonic clock.
+        self._rests_until = 0.0
         self._listeners: list[list[Change]] = []
         self.changed = self._informer.changed
         self.observer = PodObserver(scope.experiment, roster=roster)
@@ -224,8 +231,20 @@ class ExperimentInformer:
             now = self._api.now()
             latest = self._observation
             if latest is None or (latest.valid_until is not None and now >= latest.valid_until):
+                began = time.monotonic()
                 latest = self._observation = self.observer.observe(now)
+                ended = time.monotonic()
+                self._rests_until = ended + min(REST_FACTOR * (ended - began), MAX_REST_SECONDS)
             return latest
+
+    @property
+    def rest_seconds(self) -> float:
+        """For how long readers should collect changes before the next observation.
+
+        It takes time to observe many processes, so that one that is computed for each of many
+        changes would use the CPU all the time.
+        """
+        return max(0.0, self._rests_until - time.monotonic())
 
     @property
     def has_changes(self) -> bool:

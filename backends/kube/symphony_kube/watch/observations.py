@@ -63,7 +63,7 @@ class ObservationStream:
         self._has_news = has_news
         self._supervising = roster is not None
         self._opened: ExperimentInformer | None = None
-        self._is_closed = False
+        self._closing = threading.Event()
         self._lock = threading.Lock()
         self._is_known = False
         # The number of changes that the latest observation contains.
@@ -91,6 +91,10 @@ class ObservationStream:
         if observation is None:
             raise StopIteration
         return observation
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._closing.is_set()
 
     @property
     def _informer(self) -> ExperimentInformer:
@@ -160,7 +164,7 @@ class ObservationStream:
         """
         with self._lock:
             informer = None if self._is_closed else self._opened
-            self._is_closed = True
+            self._closing.set()
         if informer is None:
             return
         informer.remove_listener(self._other_changes)
@@ -194,10 +198,13 @@ class ObservationStream:
         informer = self._informer
         with informer.changed:
             informer.changed.wait_for(self._has_changed, seconds)
-        if not self._is_closed:
-            informer.update()
-            self._version = informer.version
+        self._update()
         return not self._is_closed
+
+    def _update(self) -> None:
+        if not self._is_closed:
+            self._informer.update()
+            self._version = self._informer.version
 
     def _has_changed(self) -> bool:
         informer = self._informer
@@ -246,7 +253,21 @@ class ObservationStream:
                 expires_in = max(0.0, observation.valid_until - self._api.now())
                 timeout = expires_in if timeout is None else min(timeout, expires_in)
             self.wait(timeout)
+            self._collect(deadline)
         return None
+
+    def _collect(self, deadline: float | None) -> None:
+        """Wait for further changes if the latest observation was computed a short time ago.
+
+        A supervisor decides at once.
+        """
+        seconds = 0.0 if self._supervising else self._informer.rest_seconds
+        if deadline is not None:
+            seconds = min(seconds, deadline - time.monotonic())
+        if seconds <= 0 or self._is_closed:
+            return
+        self._closing.wait(seconds)
+        self._update()
 
     def _is_last(self, observation: Observation) -> bool:
         return observation is self._last or observation.is_same_as(self._last)

@@ -9,12 +9,15 @@ import pytest
 
 from kubetest.accounts import wait_for_account
 from kubetest.plugin import KubeCluster
+from kubetest.rawapi import MERGE_PATCH, ApiError
 from symphony import Experiment
 from symphony_kube.api.labels import Scope
+from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions, render_job
 from symphony_kube.render.experiment import render
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import RenderOptions
 
+from .conftest import wait_until
 from .specimens import FILES, IMAGE, SPECIMENS, Specimen, planned
 
 Object = dict[str, Any]
@@ -103,6 +106,41 @@ def test_server_accepts_all_amounts_and_names(kube_cluster: KubeCluster) -> None
     specimen = Specimen(build=amounts)
     for item in specimen.manifest(kube_cluster.namespace):
         assert refused(kube_cluster, item) == ""
+
+
+def test_a_restricted_namespace_admits_processes_and_their_supervisor(
+    kube_cluster: KubeCluster,
+) -> None:
+    """Pod security admission checks Pods as it creates them, and not the Jobs that contain them."""
+    namespace = f"/api/v1/namespaces/{kube_cluster.namespace}"
+    enforce = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    kube_cluster.raw.call("PATCH", namespace, enforce, MERGE_PATCH)
+
+    def refusal(options: RenderOptions) -> str:
+        try:
+            return "; ".join(refused(kube_cluster, item) for item in pods_of_pair(options))
+        except ApiError as exc:
+            return str(exc)
+
+    user = {"spec": {"securityContext": {"runAsUser": 1000}}}
+    # The admission learns of the label a moment later.
+    wait_until(lambda: 'violates PodSecurity "restricted' in refusal(RenderOptions(pod_yml=user)))
+    assert refusal(RenderOptions(pod_yml=user, security="restricted")) == "; "
+
+
+def pods_of_pair(options: RenderOptions) -> list[Object]:
+    """Return the Pod of a server that is stopped gracefully, and that of a supervisor."""
+    exp = Experiment("pair")
+    exp.new_process("server", container_image=IMAGE, command=["sleep", "9"]).binds("web")
+    scope = Scope(experiment="pair", namespace="pair")
+    manifest = render(planned(exp, scope), scope, options, {})
+    (pod,) = [item for item in manifest if item["kind"] == "Pod"]
+    job = render_job(scope, "supervisor", SupervisorOptions(image=IMAGE, cluster=options))
+    supervisor = {**job["spec"]["template"], "kind": "Pod", "apiVersion": "v1"}
+    supervisor["metadata"] = {**supervisor["metadata"], "name": "supervisor"}
+    supervisor["spec"] = {**supervisor["spec"], "serviceAccountName": "default"}
+    del pod["metadata"]["namespace"]
+    return [pod, supervisor]
 
 
 @pytest.mark.parametrize("verb", ["create", "apply"])

@@ -173,10 +173,13 @@ def backoff_delay(in_row: int, first: float | None) -> float:
 
 @dataclass(slots=True)
 class Gang:
-    """The past of a gang: how often its ranks have been restarted, and those of the last time."""
+    """The past of a gang: how often its ranks have been restarted, those of the last time, and when
+    the first of these started.
+    """
 
     restarts: int = 0
     restarted: list[str] = field(default_factory=list)
+    began: float = 0.0
 
     def count_anew(self) -> None:
         """Begin to count restarts anew."""

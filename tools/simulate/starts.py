@@ -28,7 +28,7 @@ def check_start(experiment: Experiment, past: Past, program: Program) -> tuple[s
     if previous is None:
         _check_order(experiment, past)
         past.may_start = past.must_start = False
-        _note_first_start(experiment, past)
+        _note_first_start(experiment, past, program.started)
         return ONCE, STOPPED, ORDER
     if past.settings.gang is not None:
         _check_gang_restart(experiment, past, program)
@@ -101,13 +101,16 @@ def unmet(experiment: Experiment, name: str, condition: str) -> str:
     return "" if has_succeeded else f"{name} has not succeeded"
 
 
-def _note_first_start(experiment: Experiment, past: Past) -> None:
+def _note_first_start(experiment: Experiment, past: Past, at: float) -> None:
     """Note that a rank starts that counts anew. Other ranks that start with it do not restart."""
     name, settings = past.settings.name, past.settings
     if settings.gang is None:
         return
     gang = experiment.gangs.setdefault(settings.gang, Gang())
-    gang.restarted = [name] if name in gang.restarted else [*gang.restarted, name]
+    if not gang.restarted or name in gang.restarted:
+        gang.restarted, gang.began = [name], at
+    else:
+        gang.restarted.append(name)
 
 
 def _check_restart(past: Past, previous: Program, program: Program) -> None:
@@ -139,11 +142,12 @@ def _check_gang_restart(experiment: Experiment, past: Past, program: Program) ->
     ranks = experiment.gang_of(past)
     gang = experiment.gangs.setdefault(settings.gang, Gang())
     _check_others_have_exited(ranks, previous.ended, program.name)
-    if gang.restarted and program.name not in gang.restarted:
+    is_same = previous.ended <= gang.began
+    if is_same and gang.restarted and program.name not in gang.restarted:
         # This restart was counted when the first rank started.
         gang.restarted.append(program.name)
         return
-    gang.restarted = [program.name]
+    gang.restarted, gang.began = [program.name], program.started
     latest = [rank.latest for rank in ranks if rank.latest is not None]
     if settings.restart == "Never":
         raise Broken(RESTARTS, f"{program.name} was restarted, but its policy is Never")

@@ -30,6 +30,7 @@ class Draft:
     __slots__ = (
         "_copied",
         "_is_copy",
+        "_requested",
         "_stopped_units",
         "_units",
         "active",
@@ -56,6 +57,8 @@ class Draft:
         self._is_copy = False
         # The processes whose tracks are copies.
         self._copied: set[str] = set()
+        # The processes of the requests, because a request can concern thousands of them.
+        self._requested: dict[int, set[str]] = {}
         self._units: dict[str, UnitDecision | None] = {}
         self._stopped_units: dict[str, bool] = {}
 
@@ -75,6 +78,10 @@ class Draft:
         self._copy_changed_tracks(event, process)
         apply(self.state, line)
         self.events.append(line)
+        if self._requested and process is not None and event == "start-requested":
+            self._note_requested_start(process)
+        elif process is None:
+            self._requested.clear()
         if event not in _OBSERVATIONS:
             self._units.clear()
             self._stopped_units.clear()
@@ -338,12 +345,25 @@ class Draft:
 
     # --- requests ---
 
+    def requests_for(self, name: str) -> list[Request]:
+        """Return the requests that a process waits for."""
+        requests = self.state.requests
+        return [request for number, request in requests.items() if name in self._names_in(number)]
+
     def request_for(self, name: str, *kinds: str) -> Request | None:
         """Return the request of one of the given kinds that a process waits for, or None."""
-        for request in self.state.requests.values():
-            if request.kind in kinds and name in request.names:
-                return request
-        return None
+        return next((each for each in self.requests_for(name) if each.kind in kinds), None)
+
+    def _names_in(self, number: int) -> set[str]:
+        if number not in self._requested:
+            self._requested[number] = set(self.state.requests[number].names)
+        return self._requested[number]
+
+    def _note_requested_start(self, process: str) -> None:
+        """Note that a process does not wait any more for the requests that start it."""
+        for number, names in self._requested.items():
+            if self.state.requests[number].kind != "stop":
+                names.discard(process)
 
 
 def _active(observation: Observation) -> Collection[str]:

@@ -130,21 +130,22 @@ def grace_in(draft: Draft, name: str) -> float:
         return own
     graces = [
         own if request.grace is None else request.grace
-        for request in draft.state.requests.values()
-        if name in request.names and request.kind != "start"
+        for request in draft.requests_for(name)
+        if request.kind != "start"
     ]
     return min(graces, default=own)
 
 
 def _terminate_wave(draft: Draft, request: Request, names: Iterable[str]) -> None:
     """Record that the next wave of processes is stopped, and when they are killed."""
+    restarted = set() if request.kind == "stop" else set(request.names)
     for name in current_wave(draft, names, is_together=request.grace == 0):
         track = draft.state.tracks.get(name) or draft.state.leaving.get(name)
         if track is None or track.pid is None:
             continue
         kill_at = draft.now + grace_in(draft, name)
         if track.kill_at is None or _is_other_time(draft, name, track.kill_at, kill_at):
-            restarts = request.kind != "stop" and name in request.names
+            restarts = name in restarted
             draft.record("terminating", name, kill_at=kill_at, restarts=restarts)
 
 

@@ -79,10 +79,10 @@ def _own_cause(draft: Draft, name: str, seen: Seen) -> str:
 
 
 def _cause_of_request(draft: Draft, name: str) -> str:
-    for request in draft.state.requests.values():
-        if name in request.names and request.kind == "restart":
+    for request in draft.requests_for(name):
+        if request.kind == "restart":
             return "a restart is requested"
-        if name in request.names and request.kind == "change":
+        if request.kind == "change":
             return "its description has changed"
     return REQUESTED
 

@@ -85,11 +85,12 @@ def stopped_now(
 
     The others are stopped when these have ended. ``roster`` is that with which they were started.
     """
-    names = [name for unit in roster if unit.name in units for name in unit.processes]
+    wanted = set(units)
+    names = [name for unit in roster if unit.name in wanted for name in unit.processes]
     missing = {name: NOT_CREATED for unit in roster for name in unit.processes}
     known = replace(observation, containers={**missing, **observation.containers})
     steps = RequestedSteps(roster).find(known, now, Request("stop", names))
-    return [name for name in steps.stops if name in units]
+    return [name for name in steps.stops if name in wanted]
 
 
 def _requested(request: Request, number: int, now: float) -> dict[str, object]:

@@ -110,7 +110,8 @@ def test_stopping_process_is_shown_and_refuses_other_requests_until_it_is_killed
     busy = "another request is stopping or restarting stubborn"
     with pytest.raises(BackendError, match=busy):
         cluster.restart_processes("exp")
-    with pytest.raises(TimeoutError, match=rf"{busy}.*\(waited 1 s\)"):
+    # On a busy machine, the last of the attempts has no answer when the time has passed.
+    with pytest.raises(TimeoutError, match=rf"{busy}.*\(waited 1 s\)|not done within 1 s"):
         cluster.start_processes("exp", timeout=1)
     with pytest.raises(TimeoutError, match="it continues"):
         cluster.stop_processes("exp", ["stubborn"], timeout=0.01)

@@ -186,12 +186,13 @@ def test_experiment_is_drawn_with_its_actual_ports(program: Program, running: Pa
 
 
 SCRIPT_WITHOUT_TOPOLOGY = """
-from symphony.cluster import Cluster
+from symphony.cluster.backend import Backend
 from symphony.commandline import SymphonyParser
 from symphony_local.cluster import LocalCluster
 
 class Plain(LocalCluster):
-    describe_topology = Cluster.describe_topology
+    def describe_topology(self, experiment):
+        return Backend.topology(self.implementation, experiment)
 
 class Script(SymphonyParser):
     def create_cluster(self):

@@ -38,6 +38,9 @@ class Nodes:
         for pod in pods:
             self._report(pod, "Running", {"running": {"startedAt": now()}})
 
+    def wait(self, pod, reason, message):
+        self._report(pod, "Pending", {"waiting": {"reason": reason, "message": message}})
+
     def exit(self, pod, code):
         times = {"startedAt": now(), "finishedAt": now()}
         phase = "Failed" if code else "Succeeded"

@@ -1,4 +1,4 @@
-"""The supervisor's loop, with an API server in memory: what it writes to the server.
+"""The supervisor's loop and a wait, with an API server in memory.
 
 The tests play the part of the nodes: they write the states of Pods.
 """
@@ -10,10 +10,12 @@ import signal
 
 import pytest
 
+from symphony.errors import LaunchFailed
 from symphony.status import ReasonCode
 from symphony_kube.lifecycle.supervisor.detached import directory_of
+from symphony_kube.watch import wait
 
-from .conftest import FOREVER, python, wait_until
+from .conftest import FOREVER, python, unschedulable, wait_until
 from .nodes import Nodes
 
 
@@ -105,4 +107,24 @@ def test_pods_that_are_deleted_while_no_supervisor_is_running(kube_cluster, shar
     shared.describe_experiment(name)
     assert wait_until(lambda: nodes.find("a"))["metadata"]["uid"] != before
     assert nodes.attempt("a").lost == "lost: its Pod was deleted"
+    shared.delete(name)
+
+
+def test_wait_fails_if_an_awaited_image_cannot_be_pulled(shared, name, nodes, monkeypatch):
+    exp = shared.new_experiment(name)
+    exp.new_process("first", container_image="127.0.0.1:1/none:1")
+    unschedulable(exp, "second").starts_after("first")
+    shared.launch(exp)
+    nodes.wait("first", "ImagePullBackOff", 'Back-off pulling image "127.0.0.1:1/none:1"')
+    with pytest.raises(LaunchFailed) as caught:
+        shared.wait(name, until="started", timeout=60)
+    assert str(caught.value).startswith(
+        "process 'first', for which 'second' waits, cannot start: ImagePullBackOff: "
+        "127.0.0.1:1/none:1"
+    )
+    assert str(caught.value).endswith("; set an image that the cluster can pull")
+    monkeypatch.setattr(wait, "IMAGE_SECONDS", 0.2)
+    reason = f"'first' of experiment '{name}' .* for 0.2 s: (ErrImagePull|ImagePullBackOff): "
+    with pytest.raises(TimeoutError, match=reason):
+        shared.wait(name)
     shared.delete(name)

@@ -4,7 +4,6 @@ import pytest
 
 from symphony.errors import LaunchFailed
 from symphony.status import State
-from symphony_kube.watch import wait
 
 from .conftest import FOREVER, managed_objects, python, unschedulable
 from .held import HELD, release
@@ -97,25 +96,6 @@ def test_processes_wait_for_members_of_a_group(kube_cluster, shared, name):
     pod = kube_cluster.raw.call("GET", kube_cluster.path(f"pods/{name}-team"))
     assert pod["metadata"]["annotations"]["symphony/ready"] == "one,two"
     assert f"{name}-after" in managed_objects(kube_cluster)["pods"]
-    shared.delete(name)
-
-
-def test_wait_fails_if_an_awaited_image_cannot_be_pulled(shared, name, monkeypatch):
-    exp = shared.new_experiment(name)
-    exp.new_process("first", container_image="127.0.0.1:1/none:1")
-    unschedulable(exp, "second").starts_after("first")
-    shared.launch(exp)
-    with pytest.raises(LaunchFailed) as caught:
-        shared.wait(name, until="started", timeout=60)
-    assert str(caught.value).startswith(
-        "process 'first', for which 'second' waits, cannot start: ImagePullBackOff: "
-        "127.0.0.1:1/none:1"
-    )
-    assert str(caught.value).endswith("; set an image that the cluster can pull")
-    monkeypatch.setattr(wait, "IMAGE_SECONDS", 0.2)
-    reason = f"'first' of experiment '{name}' .* for 0.2 s: (ErrImagePull|ImagePullBackOff): "
-    with pytest.raises(TimeoutError, match=reason):
-        shared.wait(name)
     shared.delete(name)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from symphony.errors import BackendError, SymphonyError, Unreachable
 from symphony_kube.api import connections
-from symphony_kube.api.client import MERGE_PATCH, Api
+from symphony_kube.api.client import ACCEPT_METADATA_LIST, MERGE_PATCH, Api
 from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
 from symphony_kube.api.retries import Outage, Timeouts, pause
 from tests.backends.kube.conftest import write_kubeconfig
@@ -58,6 +58,18 @@ def test_connections_are_persistent(kube_cluster, api, caplog):
         api.call("GET", "/version")
     (pool,) = [api._pool.pools[key] for key in api._pool.pools.keys()]  # noqa: SIM118
     assert (pool.num_connections, pool.num_requests) == (1, 3)
+
+
+def test_answer_of_a_call_can_be_ignored(kube_cluster, kube_faults, through):
+    maps = kube_cluster.path("configmaps")
+    through.call("POST", maps, body=MAP)
+    options = {"body": {}, "accept": ACCEPT_METADATA_LIST, "timeout": 9.0}
+    kube_faults.answer(503, method="DELETE", times=1)
+    through.call_without_answer("DELETE", maps, **options)
+    assert through.call("GET", maps)["items"] == []
+    kube_faults.answer(403, method="DELETE")
+    with pytest.raises(ApiError):
+        through.call_without_answer("DELETE", maps, **options)
 
 
 # --- retries ---

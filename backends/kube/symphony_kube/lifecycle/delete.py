@@ -259,7 +259,8 @@ def _delete_pods(api: Api, scope: Scope, *, immediately: bool) -> None:
     whether they are gone.
     """
     try:
-        api.call(
+        # The answer contains all deleted Pods.
+        api.call_without_answer(
             "DELETE",
             collection_path("Pod", scope.namespace),
             body={"gracePeriodSeconds": KILL_GRACE_SECONDS} if immediately else {},

@@ -309,7 +309,7 @@ class Executor:
         if known.attempt >= action.attempt:
             return None
         known.begin(action.attempt)
-        self._strays = None
+        self._strays, self._strays_since, self._strays_killed = None, None, False
         execution = execution_of(self._behaviours[name], action.attempt)
         if execution.cannot_start:
             known.starting, known.failed = False, True

@@ -303,6 +303,9 @@ def _restarted(experiment: Experiment, event: Event) -> None:
     experiment.is_restarting = False
     experiment.restarts += not is_evicted
     for past in experiment.pasts.values():
+        if past.is_prevented:
+            # It had ended by itself, and starts again as all that have.
+            past.is_stopped = past.is_prevented = False
         if past.is_stopped:
             continue
         past.count_anew()

@@ -46,7 +46,9 @@ def note_executions(draft: Draft) -> None:
             continue
         if not _note_new_execution(draft, name, track, seen):
             continue
-        if not track.ready and (seen.running or seen.ready):
+        # The track differs if there is a new execution.
+        current = draft.state.tracks.get(name)
+        if current is not None and not current.ready and (seen.running or seen.ready):
             # It can have been ready and exited since the last decision.
             _note_readiness(draft, name, seen)
         if not seen.running:

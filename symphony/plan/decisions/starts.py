@@ -119,7 +119,9 @@ def _waits_for_disrupted(draft: Draft, name: str) -> bool:
         track = tracks[other]
         if start_order.verdict({other: condition}, tracks).word != "wait" or track.stopped:
             continue
-        is_starting = track.state is State.PENDING and track.next_start is not None
+        is_starting = track.state is State.PENDING and (
+            track.next_start is not None or _is_in_order(draft, other)
+        )
         if is_starting or (track.state is State.RUNNING and condition == "ready"):
             return True
     return False

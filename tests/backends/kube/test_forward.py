@@ -221,7 +221,7 @@ def test_external_address_of_a_node_is_preferred():
     ]
 
     class Api:
-        def call(self, _method, path, query=None):
+        def call(self, _method, path, **_options):
             return {"items": nodes if path.endswith("nodes") else [], "metadata": {}}
 
     service = {"spec": {"selector": {}}}

@@ -69,7 +69,7 @@ def _apply_deadline(draft: Draft, name: str, seconds: float) -> None:
     track = state.tracks.get(name)
     if track is None or track.first_started is None or track.state in ENDED:
         return
-    if state.is_stopping_all:
+    if state.is_stopping_all or draft.request_for(name, "stop") is not None:
         return
     due = track.first_started + seconds
     if draft.now < due:

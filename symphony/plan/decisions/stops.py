@@ -72,7 +72,8 @@ def _own_cause(draft: Draft, name: str, seen: Seen) -> str:
         decision = draft.decide_unit(process.gang)
         if decision is not None:
             return decision.reason
-    if process.deadline is not None and track.first_started is not None:
+    if process.deadline is not None and track.first_started is not None and track.pid is not None:
+        # If its exit is recorded, a late report says that it is running.
         is_overdue = draft.now >= track.first_started + process.deadline
         return DEADLINE_EXCEEDED if is_overdue else ""
     return ""

@@ -22,7 +22,7 @@ PACKAGES = (
     "backends/slurm/symphony_slurm",
     "backends/tmux/symphony_tmux",
 )
-# What each backend calls the same: its entry point, its cluster, and the steps from plan to status.
+# Each backend has modules of these names: its entry point, its cluster, and its own steps.
 COMMON_NAMES = {"plugin", "cluster", "render", "status", "errors", "__init__", "__main__"}
 MAX_USES = 2
 MAX_MODULES = 20

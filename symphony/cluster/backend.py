@@ -178,8 +178,8 @@ class Backend(Generic[ManifestT]):
     def observe(self, experiment: str) -> ExperimentStatus:
         """Return the current status of an experiment and of its processes.
 
-        A status is observed, not guessed: the state of a process whose exit nobody has observed is
-        ``unknown``.
+        A status is observed, not guessed: if the exit of a process was not observed, its state
+        is ``unknown``.
         """
         raise self.unsupported(f"cannot report the status of {experiment!r}")
 

@@ -105,7 +105,7 @@ class Cluster(CheckedAttributes):
     """An object that launches experiments and reports their status. Each backend defines one
     subclass, which adds the options of the backend.
 
-    What depends on the platform is done by `implementation`; see `symphony.cluster.backend`. A
+    `implementation` does the steps that depend on the platform; see `symphony.cluster.backend`. A
     subclass can also override a method instead.
 
     ``preamble_cmds`` and ``start_dir`` apply to every experiment that this cluster launches. The

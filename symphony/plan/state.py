@@ -345,7 +345,8 @@ def _ending(run: RunState, event: Event) -> None:
 def _restarting(run: RunState, event: Event) -> None:
     """Make every process that is not running wait for the restart of the experiment.
 
-    A running process waits after its exit, see `_exited`. What a user has stopped remains stopped.
+    A running process waits after its exit, see `_exited`. A process that a user has
+    stopped remains stopped.
     """
     run.restarting = True
     run.restart_at = event["at"] + event["restarts_in"]

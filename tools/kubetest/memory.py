@@ -3,8 +3,8 @@
 It stores objects, lists, selects, changes, deletes and watches them, and nothing else: there are no
 controllers, no nodes, no validation and no rights, so that every Pod stays as it was created. A Pod
 with a node selector is reported as unschedulable. With `runs_pods`, all others are reported as
-running at once, although no program runs. What a real server does with objects is tested with a
-real server.
+running at once, although no program runs. The behaviour of a real server is tested with a real
+server.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Agent:
         self.rank: int = hello["rank"]
         self.gpus: list[str] = hello["gpus"]
         self.temporary_directory: str = hello["temporary_directory"]
-        # What a new supervisor has to know; see `symphony_slurm.job.executions`.
+        # A new supervisor continues with these executions; see `symphony_slurm.job.executions`.
         self.executions: dict[str, Message] = {
             item["name"]: item for item in hello.get("executions", ())
         }

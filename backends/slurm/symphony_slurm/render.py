@@ -98,7 +98,7 @@ def warning_seconds(plan: Plan, time_limit: int | None) -> int:
     """Return the time before the end of the job at which the experiment is stopped.
 
     It is long enough for the grace periods of all processes in the order in which they are stopped.
-    What is longer than this is at most half of the time limit.
+    Any additional time is used only up to half of the time limit.
     """
     longest = _longest_stop(plan)
     warning = max(WARNING_SECONDS, longest + STOP_SECONDS)

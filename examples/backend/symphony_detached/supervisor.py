@@ -106,7 +106,7 @@ class Supervisor:
             self._signal(action.process, signal.SIGKILL)
             self._note(action.process, signaled_at=now, killed=True)
         elif isinstance(action, Clear):
-            # What a process leaves behind in its session is killed at its exit.
+            # The programs that a process leaves in its session are killed at its exit.
             self._note(action.process, cleared=True)
         elif isinstance(action, Finish):
             self._is_finished = True
@@ -170,7 +170,7 @@ class Supervisor:
         loop.add_reader(exit_descriptor, exited.set)
         loop.add_reader(output, self._copy, name, output)
         await exited.wait()
-        # What the process has left behind in its session ends with it.
+        # The programs that the process has left in its session end with it.
         self._signal(name, signal.SIGKILL)
         code = process.wait()
         while self._copy(name, output):

@@ -249,7 +249,7 @@ def _note_exit(draft: Draft, name: str, seen: Seen, at: float) -> None:
 
 
 def _consequence(draft: Draft, name: str, seen: Seen, at: float) -> dict[str, Any]:
-    """Return the details of the exit of a process that nobody has stopped.
+    """Return the details of the exit of a process that was not stopped on request.
 
     If the unit of a rank restarts or has failed, this determines what happens to the rank.
     """

@@ -73,7 +73,7 @@ def _own_cause(draft: Draft, name: str, seen: Seen) -> str:
         if decision is not None:
             return decision.reason
     if process.deadline is not None and track.first_started is not None and track.pid is not None:
-        # If its exit is recorded, a late report says that it is running.
+        # A late report can show a process as running whose exit is recorded, which has no pid.
         is_overdue = draft.now >= track.first_started + process.deadline
         return DEADLINE_EXCEEDED if is_overdue else ""
     return ""

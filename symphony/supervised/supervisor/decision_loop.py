@@ -81,7 +81,7 @@ class DecisionLoop:
         self._execute(decision.actions)
         self._schedule(decision.wake_at)
         if not self.is_due:
-            # What a request has caused at once is done, too.
+            # A request that needed no further step is done.
             self.send_answers()
 
     def _execute(self, actions: Iterable[Action]) -> None:

@@ -27,7 +27,7 @@ Kept = TypeVar("Kept")
 PAGE_OBJECTS = 1000
 # The status code of the server if it no longer has the version of the first page.
 _GONE = 410
-# What is removed from the specification of a Pod, from its containers and from their statuses.
+# The fields that are removed from the specification of a Pod, its containers and their statuses.
 _UNUSED_OF_PODS = (
     "affinity",
     "dnsPolicy",

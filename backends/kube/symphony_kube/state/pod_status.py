@@ -273,7 +273,9 @@ def parse_pod(pod: Object) -> PodStatus:
 
 
 def _scheduled(metadata: Object, conditions: Mapping[str, Object]) -> float | None:
-    """Return when the Pod of a rank was assigned to a node. Nobody needs this of other Pods."""
+    """Return when the Pod of a rank was assigned to a node, or None. For other Pods, return None,
+    because only units of ranks have a time limit for this.
+    """
     condition = conditions.get("PodScheduled", _NO_CONDITION)
     if labels.RANK_OF not in (metadata.get("labels") or {}) or condition.get("status") != "True":
         return None

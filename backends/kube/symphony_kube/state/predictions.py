@@ -1,6 +1,6 @@
 """What follows for one process of a unit, as `symphony.plan.decide` decides it. Pure.
 
-The status shows this before a supervisor has recorded it, and if nobody records it.
+The status shows this before a supervisor has recorded it, and if there is no supervisor.
 """
 
 from __future__ import annotations

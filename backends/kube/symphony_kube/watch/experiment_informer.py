@@ -63,7 +63,7 @@ def open_informer(api: Api, scope: Scope) -> tuple[ExperimentInformer, tuple[Obj
         except BaseException:
             informer.release()
             raise
-        # What is known of deleted objects does not apply to those of another launch.
+        # An informer cannot be shared if it may know deleted objects of an earlier launch.
         if is_new or informer.is_shareable:
             return informer, pods
         informer.release()

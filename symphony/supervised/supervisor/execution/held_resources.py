@@ -36,7 +36,7 @@ class HeldResources:
         self._is_remote = is_remote
 
     def close_holds(self, ports: Collection[int]) -> None:
-        """Release ports that a process is about to serve, or that nobody needs any more."""
+        """Release ports that a process is about to serve, or that are not needed any more."""
         for port in ports:
             hold = self.holds.pop(port, None)
             if hold is not None:

@@ -1,7 +1,7 @@
 """The processes that a supervisor supervises: what it knows about them beyond their record.
 
-The recorded state of a process is its `Track`. It survives the supervisor. What is in this module
-belongs to one supervisor: the child that is running, and the steps that are in progress.
+The recorded state of a process is its `Track`. It survives the supervisor. The objects of this
+module belong to one supervisor: the child that is running, and the steps that are in progress.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ A client sends one JSON object per line, for example::
 The supervisor answers each line when the request is done: ``{"answer": "done"}``. If a request is
 not valid, or cannot be done now, the answer is ``{"answer": "error", "message": ...}``. The answer
 to a change can also contain the addresses that are ``"unavailable"``, and the reasons. If another
-request has to be done first, the answer contains ``"busy": true``. What a request has changed is in
-the event log. The next line of a connection is read after the answer.
+request has to be done first, the answer contains ``"busy": true``. The event log contains
+the changes that a request has made. The next line of a connection is read after the answer.
 
 ========== ====================== ============================================================
 Request    Values                 Done when
@@ -112,7 +112,7 @@ class RequestServer:
         self._connections: list[_Connection] = []
         # The replies to the recorded requests that are not done yet, by their numbers.
         self._replies: dict[int, Reply] = {}
-        # What another request has prevented them from doing.
+        # The parts of them that another request has prevented.
         self._prevented: dict[int, str] = {}
         # The connection whose request is being handled.
         self._requesting: _Connection | None = None

@@ -1,9 +1,9 @@
 """What is recorded and observed of an experiment on Kubernetes, for `symphony.plan.decide`. Pure.
 
 The objects of the API server are the record: a Pod or a Job is one attempt, and its annotations are
-the requests for it. The state is therefore computed again from each observation. What the platform
-does by itself has already happened: the restart of a container, the retry of a Job or a JobSet, and
-the end of a Pod whose active deadline has passed.
+the requests for it. The state is therefore computed again from each observation. The
+steps of the platform have already happened: the restart of a container, the retry of a Job or a
+JobSet, and the end of a Pod whose active deadline has passed.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from symphony.plan.state import Request, RunState, Track
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.lifecycle.supervisor.record import EMPTY_RECORD, Record, Round
 from symphony_kube.render.roster import Roster, Unit, units_of_ranks
-from symphony_kube.state.control_state import NO_CONTROL
+from symphony_kube.state.control_state import NO_CONTROL, Attempt
 from symphony_kube.state.ending import StoppedProcesses
 from symphony_kube.state.observe import Observation
 from symphony_kube.state.pod_status import ContainerStatus
@@ -313,19 +313,10 @@ class _Description:
 
 
 def _ended(container: ContainerStatus, *, state: State | None = None, attempts: int = 0) -> Track:
-    return Track(
-        state=container.state if state is None else state,
-        stopped=container.stopped,
-        was_ready=container.was_ready,
-        never_ready=container.never_ready,
-        reason=container.reason,
-        reason_code=container.cause.code,
-        exit_code=container.exit_code,
-        started=container.started,
-        first_started=container.started,
-        ended=container.ended,
-        attempts=attempts,
-    )
+    track = track_of(container, Attempt(number=attempts))
+    track.state = container.state if state is None else state
+    track.stopped, track.ready = container.stopped, False
+    return track
 
 
 def _ending(stopped: StoppedProcesses) -> Ending:

@@ -92,6 +92,7 @@ class Ledger:
             past = pasts.setdefault(process.name, Past(process))
             if process.name in asked.names:
                 past.allow_grace(None, asked.at)
+                past.was_stopped = past.is_stopped
                 past.may_start, past.must_start, past.is_stopped = True, True, False
                 past.stop_request = asked
                 past.first_started = None

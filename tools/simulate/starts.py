@@ -147,6 +147,7 @@ def _check_gang_restart(experiment: Experiment, past: Past, program: Program) ->
         # This restart was counted when the first rank started.
         gang.restarted.append(program.name)
         return
+    is_interrupted = _is_interrupted(experiment, gang, ranks)
     gang.restarted, gang.began = [program.name], program.started
     latest = [rank.latest for rank in ranks if rank.latest is not None]
     if settings.restart == "Never":
@@ -155,7 +156,8 @@ def _check_gang_restart(experiment: Experiment, past: Past, program: Program) ->
         return
     if _is_requested(ranks):
         return
-    if settings.restart == "OnFailure" and not _has_failed(experiment, settings.gang, latest):
+    has_cause = is_interrupted or _has_failed(experiment, settings.gang, latest)
+    if settings.restart == "OnFailure" and not has_cause:
         raise Broken(RESTARTS, f"{program.name} was restarted, but no rank has failed")
     limit = settings.max_restarts
     # If the supervisor is killed while it starts the ranks, they are restarted once more.
@@ -177,6 +179,15 @@ def _check_others_have_exited(ranks: Sequence[Past], exit_time: float, name: str
         if running is not None and running.ended is None and running.started < exit_time:
             message = f"{name} was restarted while {running.name} ran since before its exit"
             raise Broken(GANG, message)
+
+
+def _is_interrupted(experiment: Experiment, gang: Gang, ranks: Sequence[Past]) -> bool:
+    """Return whether a supervisor was killed before it had started all ranks of a gang.
+
+    The ranks restart once more then, for the reason of this start.
+    """
+    is_complete = all(rank.settings.name in gang.restarted for rank in ranks)
+    return bool(experiment.scenario.crashes) and not is_complete
 
 
 def _is_requested(ranks: Sequence[Past]) -> bool:

@@ -27,6 +27,10 @@ from symphony.supervised.record.event_file import (
 # the processes and to search for remaining ones.
 MARGIN_SECONDS = 30.0
 
+# Most stops take less time than this. Until then, the stopped processes get the CPU time in which
+# the manifest would be read.
+SHORT_STOP_SECONDS = 1.0
+
 # How long the guardian, which exits after its supervisor, may take.
 GUARDIAN_SECONDS = 1.0
 
@@ -67,18 +71,8 @@ def stop(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> 
                 run.stop_together()
             guardian = _find_guardian(run)
             send_signal(supervisor, signal.SIGQUIT if at_once else signal.SIGTERM)
-            # The manifest can be large. It is read while the processes are being stopped, and not
-            # before. When the supervisor has exited, another program can remove it.
-            manifest = _manifest(run)
-            # The supervisor gives its child processes their grace periods, and can then give the
-            # same time to processes that have left their process groups.
-            timeout = 2 * _longest_stop(_processes(manifest)) + MARGIN_SECONDS
-            if not wait_for_exit(supervisor, timeout):
-                check_not_suspended(run)
-                raise BackendError(
-                    f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not exit; "
-                    f"see {run.path / 'supervisor.log'}"
-                )
+            if not wait_for_exit(supervisor, SHORT_STOP_SECONDS):
+                _wait_for_long_stop(run, supervisor)
             if guardian is not None:
                 wait_for_exit(guardian, GUARDIAN_SECONDS)
         if is_finished(run.events):
@@ -89,6 +83,18 @@ def stop(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> 
             if lock is not None or run.recorded_supervisor() is None:
                 stop_remaining(run, in_order=in_order, at_once=at_once)
                 return
+
+
+def _wait_for_long_stop(run: RunDirectory, supervisor: ProcessId) -> None:
+    """Wait until a supervisor has exited that stops processes with long grace periods."""
+    # The supervisor gives its child processes their grace periods, and can then give the same time
+    # to processes that have left their process groups.
+    if not wait_for_exit(supervisor, 2 * longest_stop_of(run) + MARGIN_SECONDS):
+        check_not_suspended(run)
+        raise BackendError(
+            f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not exit; "
+            f"see {run.path / 'supervisor.log'}"
+        )
 
 
 def _find_guardian(run: RunDirectory) -> ProcessId | None:

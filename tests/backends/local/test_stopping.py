@@ -77,6 +77,18 @@ def test_process_is_killed_after_its_grace_period(cluster, experiment):
     assert cluster.get_log("exp", "saves") == "up\nsaved\n"
 
 
+def test_stop_waits_as_long_as_the_grace_periods_last(cluster, experiment, monkeypatch):
+    from symphony.supervised.user_requests import stop
+
+    python(experiment, "stubborn", STUBBORN).ready(log="up").termination_grace_period(1)
+    cluster.launch(experiment)
+    until(cluster, "exp", all_ready)
+    monkeypatch.setattr(stop, "SHORT_STOP_SECONDS", 0.05)
+    monkeypatch.setattr(stop, "MARGIN_SECONDS", 0.5)
+    cluster.stop("exp")
+    assert cluster.describe_process("exp", "stubborn").exit_code == 137
+
+
 def test_stop_at_once_skips_the_grace_period(cluster, experiment):
     python(experiment, "stubborn", STUBBORN).ready(log="up")
     cluster.launch(experiment)

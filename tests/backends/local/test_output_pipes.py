@@ -168,6 +168,26 @@ def test_the_program_outlives_a_supervisor(tmp_path, is_killed):
         os.close(writers["q"])
 
 
+def test_one_answer_concerns_the_output_of_all_processes(tmp_path):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pipes = {name: os.pipe() for name in "pq"}
+    with ours, theirs, (tmp_path / "log").open("ab") as log:
+        copier = copy_output.Copier(theirs, [])
+        signal.set_wakeup_fd(-1)
+        for name, (reader, writer) in pipes.items():
+            os.set_blocking(reader, False)
+            copier._add(name, reader, os.dup(log.fileno()))
+            os.write(writer, f"{name}\n".encode())
+            os.close(writer)
+        ours.send(copy_output.DRAIN + b"7")
+        copier._receive(theirs)
+        assert ours.recv(100) == copy_output.DRAIN + b"7"
+        assert sorted((tmp_path / "log").read_text().split()) == ["p", "q"]
+        # Nothing waits for the end of the pipes.
+        for name in pipes:
+            copier._copy(name)
+
+
 def test_exit_is_reported_although_the_program_does_not_respond(cluster, experiment):
     experiment.new_process("first", cmd="sleep 0.2; echo first")
     experiment.new_process("second", cmd="echo second").starts_after("first", "succeeded")

@@ -6,11 +6,12 @@ the directory of the pipes. The others are descriptors of the directories that c
 the logs; without them, the program cannot find pipes by itself.
 
 A message of the supervisor consists of a kind and the names of processes, separated by newlines.
-With `ADD`, it contains two descriptors for each name: the pipe and the log. With `DRAIN`, the
-program copies the output that is in the pipes, and then answers with the same names. Its first
-message is `READY`. Until then, the supervisor keeps the pipes. The supervisor sends `END` before it
-exits. If it was killed, the program opens the pipes that it has not received, and continues until
-no process has a pipe open, or until a new supervisor sends `LEAVE_SIGNAL`.
+With `ADD`, it contains two descriptors for each name: the pipe and the log. With `DRAIN`, it
+contains a number instead of names. The program copies the output that is in the pipes, and then
+answers with the same message. Its first message is `READY`. Until then, the supervisor keeps the
+pipes. The supervisor sends `END` before it exits. If it was killed, the program opens the pipes
+that it has not received, and continues until no process has a pipe open, or until a new supervisor
+sends `LEAVE_SIGNAL`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ PIPE_BYTES = 1 << 16
 # A pipe is read at most this many times before the others are.
 _READS_PER_ROUND = 16
 # The pause after a round with little output. A process that writes many short lines would otherwise
-# cause one round for each line. The pipe has space for the output of this time.
+# cause one round for each line, and processes that exit together one round for each. The pipe has
+# space for the output of this time.
 _PAUSE_SECONDS = 0.002
 
 
@@ -75,14 +77,13 @@ class Copier:
     def run(self) -> None:
         """Copy output until there is no supervisor and no pipe."""
         while (self._channel is not None or self._pipes) and not self._is_leaving:
-            copied_bytes = 0
-            for descriptor, _ in self._poll.poll():
-                name = self._names.get(descriptor)
-                if name is not None:
-                    copied_bytes += self._copy(name)
-                elif self._channel is not None and descriptor == self._channel.fileno():
-                    self._receive(self._channel)
-            if 0 < copied_bytes < PIPE_BYTES // 2:
+            descriptors = [descriptor for descriptor, _ in self._poll.poll()]
+            if self._channel is not None and self._channel.fileno() in descriptors:
+                # The supervisor waits for the answer.
+                self._receive(self._channel)
+            names = [self._names[item] for item in descriptors if item in self._names]
+            copied_bytes = sum(self._copy(name) for name in names)
+            if names and copied_bytes < PIPE_BYTES // 2:
                 self._pause()
 
     def _pause(self) -> None:
@@ -109,8 +110,9 @@ class Copier:
             if self._directories and not self._has_ended:
                 self._find_pipes(*self._directories)
             return
-        kind, names = message[:1], message[1:].decode().split("\n")
+        kind = message[:1]
         if kind == ADD:
+            names = message[1:].decode().split("\n")
             pairs = zip(descriptors[::2], descriptors[1::2], strict=True)
             for name, (pipe, log) in zip(names, pairs, strict=False):
                 self._add(name, pipe, log)
@@ -120,14 +122,22 @@ class Copier:
         if kind == END:
             self._has_ended = True
             return
-        for name in names:
-            if name in self._pipes:
-                self._copy(name)
+        self._drain()
         try:
             channel.send(message)
         except OSError:
             # The supervisor was killed. The end of the channel is received next.
             return
+
+    def _drain(self) -> None:
+        """Copy the output that is in the pipes now.
+
+        A pipe that no process has open any more is closed later, so that the answer is not late.
+        """
+        for descriptor, event in self._poll.poll(0, len(self._pipes) + 2):
+            name = self._names.get(descriptor)
+            if name is not None and event & select.EPOLLIN:
+                self._copy(name)
 
     def _find_pipes(self, pipes: int, logs: int) -> None:
         """Open the pipes that the supervisor, which was killed, has not sent.

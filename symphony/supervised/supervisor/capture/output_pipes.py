@@ -55,8 +55,12 @@ class OutputPipes:
         # The pipes and the logs that the program has not received yet.
         self._new: dict[str, tuple[int, int]] = {}
         self._open: set[str] = set()
-        self._drained: dict[str, Callable[[], None]] = {}
-        self._unsent: list[str] = []
+        # The exited processes whose output may not be in the logs yet, by the numbers of the
+        # questions to the program, and by their names. One question serves all processes that have
+        # exited before it is sent.
+        self._drained: dict[int, dict[str, Callable[[], None]]] = {}
+        self._question = 0
+        self._must_ask = False
         self._is_posted = False
         self._is_ready = False
         self._buffer = bytearray(copy_output.PIPE_BYTES)
@@ -137,17 +141,20 @@ class OutputPipes:
         if name not in self._open:
             self._loop.post(callback)
             return
-
-        def report() -> None:
-            if self._drained.get(name) is report:
-                del self._drained[name]
-                self._open.discard(name)
-                callback()
-
-        self._drained[name] = report
-        self._unsent.append(name)
+        if not self._must_ask or self._question not in self._drained:
+            self._must_ask = True
+            self._question += 1
+            self._drained[self._question] = {}
+            number = self._question
+            self._loop.after(DRAIN_SECONDS, lambda: self._report(number))
+        self._drained[self._question][name] = callback
         self._send_soon()
-        self._loop.after(DRAIN_SECONDS, report)
+
+    def _report(self, number: int) -> None:
+        """Report that the output of the processes is in the logs that a question concerns."""
+        for name, callback in self._drained.pop(number, {}).items():
+            self._open.discard(name)
+            self._loop.post(callback)
 
     # --- the program ---
 
@@ -174,7 +181,7 @@ class OutputPipes:
 
     def _send(self) -> None:
         self._is_posted = False
-        if not self._new and not self._unsent:
+        if not self._new and not self._must_ask:
             return
         if self._channel is None and not self._start_program():
             self._retry_later()
@@ -190,11 +197,9 @@ class OutputPipes:
                 return
             for name in names:
                 self._forget_new(name)
-        while self._unsent:
-            names = self._unsent[: copy_output.NAMES_PER_MESSAGE]
-            if not self._send_message(channel, copy_output.DRAIN, names, []):
-                return
-            del self._unsent[: len(names)]
+        if self._must_ask:
+            question = str(self._question)
+            self._must_ask = not self._send_message(channel, copy_output.DRAIN, [question], [])
 
     def _send_message(
         self,
@@ -315,10 +320,10 @@ class OutputPipes:
             self._is_ready = True
             self._send_soon()
             return
-        for name in message[1:].decode().split("\n"):
-            report = self._drained.get(name)
-            if report is not None:
-                report()
+        question = int(message[1:])
+        # The program answers in the order of the questions, and not again after it was replaced.
+        for number in [number for number in self._drained if number <= question]:
+            self._report(number)
 
     def _replace_program(self, channel: socket.socket) -> None:
         """Start the program again, because it was killed."""
@@ -328,7 +333,7 @@ class OutputPipes:
         if self._program is not None:
             self._program.wait()
         self._reopen(self._open - self._new.keys())
-        self._unsent = list(self._drained)
+        self._must_ask = bool(self._drained)
         if time.monotonic() - self._started < _RESTART_SECONDS:
             # The program cannot work. It is not started again without a pause.
             self._is_posted = True

@@ -80,6 +80,8 @@ from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.record import Record, Round, RunGone
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, encode_run
 from symphony_kube.lifecycle.wait_deleted import STUCK_SECONDS
+from symphony_kube.record.change_log import encode_changes, new_change
+from symphony_kube.record.ending import encode_policies
 from symphony_kube.render.codec import with_revision
 from symphony_kube.render.file_objects.code_volumes import mounted_code
 from symphony_kube.render.manifest import KubeManifest
@@ -95,9 +97,7 @@ from symphony_kube.render.shared_variables import environment_name
 from symphony_kube.render.snapshot import LIVE_SETTINGS
 from symphony_kube.render.stop_script import scripts_name
 from symphony_kube.service_drift import find_drift, service_patch, with_drift
-from symphony_kube.state.change_log import encode_changes, new_change
 from symphony_kube.state.control_state import Attempt, encode_manifest
-from symphony_kube.state.ending import encode_policies
 from symphony_kube.state.observe import Observation, PodObserver
 from symphony_kube.state.pod_status import FINISHED_PHASES
 from symphony_kube.status import experiments

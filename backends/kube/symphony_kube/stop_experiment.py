@@ -11,7 +11,7 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import ENDING, Scope
 from symphony_kube.killer import kill_deleted
 from symphony_kube.lifecycle import attempts
-from symphony_kube.state.ending import StoppedProcesses, encode_ending
+from symphony_kube.record.ending import StoppedProcesses, encode_ending
 from symphony_kube.state.observe import Observation, PodObserver
 from symphony_kube.state.unit_status import STOPPED
 from symphony_kube.status import experiments

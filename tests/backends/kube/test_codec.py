@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from symphony_kube.lifecycle.supervisor.record import Record, Round, decode_record, encode_record
+from symphony_kube.record.change_log import decode_changes
+from symphony_kube.record.creation_problems import Problem, decode_problems
+from symphony_kube.record.ending import StoppedProcesses, decode_ending, encode_ending
 from symphony_kube.render import codec
-from symphony_kube.state.change_log import decode_changes
 from symphony_kube.state.control_state import (
     FIRST_ATTEMPT,
     NO_CONTROL,
@@ -19,8 +21,6 @@ from symphony_kube.state.control_state import (
     decode_control,
     encode,
 )
-from symphony_kube.state.creation_problems import Problem, decode_problems
-from symphony_kube.state.ending import StoppedProcesses, decode_ending, encode_ending
 
 DEEP = "[" * 100_000
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from symphony.status import ReasonCode
-from symphony_kube.render.container_scripts import STOP_MARK, STOP_PATH
-from symphony_kube.state.change_log import (
+from symphony_kube.record.change_log import (
     MAX_CHANGES,
     decode_changes,
     encode_changes,
     new_change,
 )
+from symphony_kube.render.container_scripts import STOP_MARK, STOP_PATH
 from symphony_kube.status.event_sources.kubernetes_warnings import MAX_UNMATCHED, KubernetesWarnings
 from symphony_kube.status.event_sources.supervisor_events import SupervisorEvents
 

@@ -15,8 +15,8 @@ import pytest
 from symphony.errors import AlreadyExists, LaunchFailed
 from symphony.status import State
 from symphony_kube.api import labels as names
+from symphony_kube.record.stored_roster import read_stored_roster
 from symphony_kube.status.experiments import experiment_status
-from symphony_kube.status.stored_roster import read_stored_roster
 from symphony_kube.watch.observations import ObservationStream
 
 from .conftest import FOREVER, find_namespace, managed_objects, python, unschedulable, wait_until

@@ -10,9 +10,9 @@ from symphony_kube.api.labels import RANK_OF
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.lifecycle.attempts import next_attempt
 from symphony_kube.lifecycle.supervisor.record import Record
+from symphony_kube.record.creation_problems import Problem
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import Attempt, Control
-from symphony_kube.state.creation_problems import Problem
 from symphony_kube.state.observe import JOBS, PODS, PodObserver
 
 from .decisions import actions, created_later, decided, find_startable, started

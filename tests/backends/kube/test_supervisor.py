@@ -21,16 +21,12 @@ from symphony_kube.lifecycle.supervisor.detached import SupervisorDirectory, dir
 from symphony_kube.lifecycle.supervisor.in_cluster import SecretStore
 from symphony_kube.lifecycle.supervisor.loop import supervise
 from symphony_kube.lifecycle.supervisor.record import Record, Round, decode_record, encode_record
+from symphony_kube.record.creation_problems import Problem
+from symphony_kube.record.ending import StoppedProcesses, decode_ending, encode_ending
 from symphony_kube.render.pod_parts.deadline import with_deadline
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import Control
-from symphony_kube.state.creation_problems import Problem
-from symphony_kube.state.ending import (
-    StoppedProcesses,
-    apply_ending,
-    decode_ending,
-    encode_ending,
-)
+from symphony_kube.state.ending import apply_ending
 from symphony_kube.state.observe import PODS, PodObserver
 from symphony_kube.state.pod_status import ContainerStatus
 

@@ -174,7 +174,7 @@ def launching_object(
 
     The launch is a change that adds all processes. If it is interrupted, `up` continues it. Call
     `complete_launch` at its end. ``roster_annotations`` are the roster and the other annotations of
-    the experiment's first unit, which `symphony_kube.status.stored_roster` reads if this unit no
+    the experiment's first unit, which `symphony_kube.record.stored_roster` reads if this unit no
     longer exists.
     """
     processes = description.snapshot.processes.items()

@@ -19,6 +19,9 @@ from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony.support.names import join_names
 from symphony_kube.api.errors import one_line
+from symphony_kube.record.change_log import LoggedChange, decode_changes
+from symphony_kube.record.creation_problems import Problem, decode_problems
+from symphony_kube.record.ending import StoppedProcesses, decode_ending, decode_policies
 from symphony_kube.render.codec import revision_of
 from symphony_kube.render.roster import (
     Roster,
@@ -26,15 +29,8 @@ from symphony_kube.render.roster import (
     decode_roster,
     ranks_of_job_sets,
 )
-from symphony_kube.state.change_log import LoggedChange, decode_changes
 from symphony_kube.state.control_state import NO_CONTROL, Control, after_restarts
-from symphony_kube.state.creation_problems import Problem, decode_problems
-from symphony_kube.state.ending import (
-    StoppedProcesses,
-    apply_ending,
-    decode_ending,
-    decode_policies,
-)
+from symphony_kube.state.ending import apply_ending
 from symphony_kube.state.job_set_rank import JobSetRank, describe_failure
 from symphony_kube.state.job_status import JobStatus, is_in_job_set, parse_job, parse_job_set
 from symphony_kube.state.pod_status import (

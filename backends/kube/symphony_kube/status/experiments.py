@@ -15,13 +15,13 @@ from symphony_kube.api.client import ACCEPT_METADATA_LIST, Api, Object
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.listing import list_all
 from symphony_kube.api.resources import NAMESPACES, collection_path, items_of, labels_of
+from symphony_kube.record.stored_roster import read_stored_roster
 from symphony_kube.state.observe import BACKEND, JOB_SETS, JOBS, PODS, PodObserver
 from symphony_kube.status.event_sources import pod_events
 from symphony_kube.status.event_sources.job_events import find_results_of_missing_jobs
 from symphony_kube.status.list_objects import list_objects, list_pods
 from symphony_kube.status.permission_errors import refused
 from symphony_kube.status.queue_reasons import explain_queues, waits_in_queue
-from symphony_kube.status.stored_roster import read_stored_roster
 
 if TYPE_CHECKING:
     from symphony_kube.api.background import Background

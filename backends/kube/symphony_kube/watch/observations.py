@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 from symphony.errors import NotFound
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import NAMESPACES
+from symphony_kube.record.stored_roster import read_stored_roster
 from symphony_kube.status.experiments import status_without_objects
-from symphony_kube.status.stored_roster import read_stored_roster
 from symphony_kube.watch.experiment_informer import ExperimentInformer, open_informer
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, Object
     from symphony_kube.api.labels import Scope
+    from symphony_kube.record.change_log import LoggedChange
+    from symphony_kube.record.ending import StoppedProcesses
     from symphony_kube.render.roster import Roster
-    from symphony_kube.state.change_log import LoggedChange
-    from symphony_kube.state.ending import StoppedProcesses
     from symphony_kube.state.observe import Observation, PodObserver
     from symphony_kube.state.pod_status import ContainerRef
     from symphony_kube.watch.informer import Change

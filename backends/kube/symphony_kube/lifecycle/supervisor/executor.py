@@ -43,11 +43,11 @@ from symphony_kube.lifecycle.supervisor.facts import (
 from symphony_kube.lifecycle.supervisor.new_attempts import attempt_of_new, find_losses
 from symphony_kube.lifecycle.supervisor.record import RecordBook, Round, RunGone
 from symphony_kube.lifecycle.supervisor.run import Object, SupervisedRun
+from symphony_kube.record.creation_problems import Problem, encode_problems
+from symphony_kube.record.ending import StoppedProcesses, encode_ending
 from symphony_kube.render.pod_parts.deadline import with_new_deadline
 from symphony_kube.render.roster import Unit, roster_unit, units_by_object, units_of_ranks
 from symphony_kube.state.control_state import FIRST_ATTEMPT, Control
-from symphony_kube.state.creation_problems import Problem, encode_problems
-from symphony_kube.state.ending import StoppedProcesses, encode_ending
 from symphony_kube.state.observe import Observation
 from symphony_kube.state.unit_status import UnitStatus
 

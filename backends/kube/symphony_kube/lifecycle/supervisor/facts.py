@@ -19,9 +19,9 @@ from symphony.plan.policies import Ending
 from symphony.plan.state import Request, RunState, Track
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.lifecycle.supervisor.record import EMPTY_RECORD, Record, Round
+from symphony_kube.record.ending import StoppedProcesses
 from symphony_kube.render.roster import Roster, Unit, units_of_ranks
 from symphony_kube.state.control_state import NO_CONTROL, Attempt
-from symphony_kube.state.ending import StoppedProcesses
 from symphony_kube.state.observe import Observation
 from symphony_kube.state.pod_status import ContainerStatus
 from symphony_kube.state.predictions import PID, exit_of, track_before_exit, track_of

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
+from symphony_kube.record.creation_problems import Problem, decode_problems, encode_problems
+from symphony_kube.record.ending import StoppedProcesses, decode_ending, encode_ending
 from symphony_kube.render import codec
-from symphony_kube.state.creation_problems import Problem, decode_problems, encode_problems
-from symphony_kube.state.ending import StoppedProcesses, decode_ending, encode_ending
 
 if TYPE_CHECKING:
     from symphony.usage import ExperimentUsage

@@ -43,14 +43,11 @@ from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import (
-    CHANGES,
     CODE,
     CONFIGS,
     KEYS,
-    POLICIES,
     REMOVED_UNIT,
     REPLACED_UNIT,
-    ROSTER,
     SERVICE,
     UNIT,
     Scope,
@@ -77,19 +74,17 @@ from symphony_kube.lifecycle.description import (
 from symphony_kube.lifecycle.requested_steps import stopped_now
 from symphony_kube.lifecycle.requirements import check_requirements
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
-from symphony_kube.lifecycle.supervisor.record import Record, Round, RunGone
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, encode_run
+from symphony_kube.lifecycle.supervisor.supervisor_record import Record, Round, RunGone
 from symphony_kube.lifecycle.wait_deleted import STUCK_SECONDS
-from symphony_kube.record.change_log import encode_changes, new_change
-from symphony_kube.record.ending import encode_policies
-from symphony_kube.render.codec import with_revision
+from symphony_kube.record.change_log import new_change
+from symphony_kube.record.encoded_record import EncodedRecord, record_of_change
 from symphony_kube.render.file_objects.code_volumes import mounted_code
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.pod_parts.deadline import with_new_deadline
 from symphony_kube.render.roster import (
     Roster,
     Unit,
-    encode_roster,
     is_supervised_to_the_end,
     roster_unit,
 )
@@ -144,18 +139,16 @@ class Difference:
         return self.in_place.corrected(self.changes)
 
     @property
-    def roster_annotations(self) -> dict[str, str]:
-        """The annotations of the object with the roster."""
+    def record(self) -> EncodedRecord:
+        """The new entries of the record."""
         manifest, revision = self.new.manifest, self.running.revision + 1
         changes = self.observer.changes
         lines = self.changes.lines()
         if lines:
             changes = (*changes, new_change(revision, self.time, lines))
-        return {
-            ROSTER: with_revision(encode_roster(manifest.roster), revision),
-            POLICIES: encode_policies(manifest.policies, manifest.parameters, revision),
-            CHANGES: encode_changes(changes, revision),
-        }
+        return record_of_change(
+            revision, manifest.roster, manifest.policies, manifest.parameters, changes
+        )
 
 
 def diff(
@@ -520,7 +513,7 @@ def _complete_bodies(difference: Difference) -> dict[str, dict[str, Any]]:
     for name, body in manifest.objects_by_unit.items():
         complete = with_run_label(with_run_name(body, running.run_name), running.run_id)
         if name == first.name:
-            complete = attempts.annotated(complete, difference.roster_annotations)
+            complete = attempts.annotated(complete, difference.record.annotations())
         bodies[name] = dict(complete)
     return bodies
 
@@ -581,7 +574,7 @@ class _Application:
             api, scope, difference.running.run_id, self._new.manifest.overrides
         )
         self._roster = {unit.name: unit for unit in self._manifest.roster}
-        self._roster_annotations = difference.roster_annotations
+        self._record = difference.record
         self._run = _supervised_run(api, scope, difference)
         self._in_cluster = in_cluster.exists(api, scope)
         self._bodies = self._run.units
@@ -743,7 +736,7 @@ class _Application:
         )
 
     def _write_description(self) -> None:
-        self._store.write(self._description(), self._roster_annotations)
+        self._store.write(self._description(), self._record)
 
     # --- files and services ---
 
@@ -849,7 +842,7 @@ class _Application:
         ``is_created`` is true.
         """
         unit = self._observation.unit_statuses.get(self._first.name)
-        annotations = self._roster_annotations
+        annotations = self._record.annotations()
         if unit is not None and attempts.annotate(self._api, self._scope, unit, annotations):
             return
         if is_created:

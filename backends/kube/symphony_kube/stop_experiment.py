@@ -8,10 +8,11 @@ from symphony.errors import BackendError
 from symphony.status import ENDED, ReasonCode
 from symphony_kube import client_requests
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import ENDING, Scope
+from symphony_kube.api.labels import Scope
 from symphony_kube.killer import kill_deleted
-from symphony_kube.lifecycle import attempts
-from symphony_kube.record.ending import StoppedProcesses, encode_ending
+from symphony_kube.record.encoded_record import record_of_ending
+from symphony_kube.record.ending import StoppedProcesses
+from symphony_kube.record.publish import publish
 from symphony_kube.state.observe import Observation, PodObserver
 from symphony_kube.state.unit_status import STOPPED
 from symphony_kube.status import experiments
@@ -66,9 +67,9 @@ def _publish_ending(
         time=api.now(),
         failed=False,
     )
-    values = {ENDING: encode_ending(ending)}
+    record = record_of_ending(ending)
     try:
-        attempts.publish(api, scope, observer.units, observation.unit_statuses, values)
+        publish(api, scope, observer.units, observation.unit_statuses, record)
     except ApiError as exc:
         right = "patch pods and jobs"
         raise missing_right(exc, f"stop {scope.experiment!r}", right, scope) from exc

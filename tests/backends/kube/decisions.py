@@ -4,7 +4,7 @@ from symphony.plan.decide import Decision, decide
 from symphony_kube.lifecycle.requested_steps import RequestedSteps
 from symphony_kube.lifecycle.supervisor.facts import describe
 from symphony_kube.lifecycle.supervisor.loop import find_later_units
-from symphony_kube.lifecycle.supervisor.record import Record
+from symphony_kube.lifecycle.supervisor.supervisor_record import Record
 from symphony_kube.lifecycle.supervisor.wishes import make_wish
 
 NOW = 1_700_000_100.0

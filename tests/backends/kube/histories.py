@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from symphony_kube.api import labels
+from symphony_kube.record.copies import StoredRecord
+from symphony_kube.record.encoded_record import EncodedRecord
 from symphony_kube.render.roster import Roster, Unit, encode_roster
-from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, PodObserver, StoredRoster
+from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, PodObserver
 from symphony_kube.state.pod_status import parse_time
 
 DIRECTORY = Path(__file__).with_name("histories")
@@ -50,10 +52,10 @@ class History:
     def observer(self) -> PodObserver:
         """Return an observer that knows the units, but no objects."""
         observer = PodObserver("e")
-        roster = encode_roster(self.roster)
+        record = EncodedRecord(roster=encode_roster(self.roster))
         # The objects were created one after the other.
-        stored = StoredRoster(roster=roster, created=self.changes[0].at, is_changing=True)
-        observer.use_stored_roster(stored)
+        stored = StoredRecord(record=record, created=self.changes[0].at, is_changing=True)
+        observer.use_stored_record(stored)
         return observer
 
 

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from symphony_kube.lifecycle.supervisor.record import Record, Round, decode_record, encode_record
+from symphony_kube.lifecycle.supervisor.supervisor_record import (
+    Record,
+    Round,
+    decode_record,
+    encode_record,
+)
 from symphony_kube.record.change_log import decode_changes
 from symphony_kube.record.creation_problems import Problem, decode_problems
 from symphony_kube.record.ending import StoppedProcesses, decode_ending, encode_ending

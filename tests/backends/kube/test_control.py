@@ -17,7 +17,7 @@ from symphony_kube.api.labels import ATTEMPT, CONTROL, MANIFEST
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.requested_steps import RequestedSteps, stopped_now
 from symphony_kube.lifecycle.supervisor.detached import directory_of
-from symphony_kube.lifecycle.supervisor.record import Record, Round
+from symphony_kube.lifecycle.supervisor.supervisor_record import Record, Round
 from symphony_kube.render.container_scripts import stop_command
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import (

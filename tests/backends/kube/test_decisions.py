@@ -10,7 +10,7 @@ from symphony.plan.policies import Policies
 from symphony.plan.state import apply
 from symphony.status import ENDED
 from symphony_kube.lifecycle.supervisor.facts import describe
-from symphony_kube.lifecycle.supervisor.record import Record
+from symphony_kube.lifecycle.supervisor.supervisor_record import Record
 from symphony_kube.lifecycle.supervisor.wishes import make_wish
 from symphony_kube.state.observe import PodObserver
 

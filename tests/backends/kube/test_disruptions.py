@@ -12,7 +12,11 @@ from symphony.plan.disruption import DisruptionCause
 from symphony.status import ReasonCode, State
 from symphony_kube.lifecycle.supervisor.facts import find_ended
 from symphony_kube.lifecycle.supervisor.new_attempts import attempt_of_new, find_losses
-from symphony_kube.lifecycle.supervisor.record import Record, decode_record, encode_record
+from symphony_kube.lifecycle.supervisor.supervisor_record import (
+    Record,
+    decode_record,
+    encode_record,
+)
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import Attempt, Control

@@ -198,7 +198,7 @@ def test_a_crash_of_the_supervisor_and_its_restart_are_reported_once() -> None:
 def test_changes_survive_the_annotation() -> None:
     lines = ["start b (new)", "x" * 500, *map(str, range(20))]
     changes = [new_change(number, START + number, lines) for number in range(30)]
-    decoded = decode_changes(encode_changes(changes, 29))
+    decoded = decode_changes(encode_changes(changes))
     assert decoded == tuple(changes[-MAX_CHANGES:])
     event = decoded[-1].to_event()
     assert (event.at, event.line[:39]) == (

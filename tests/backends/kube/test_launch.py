@@ -15,7 +15,7 @@ import pytest
 from symphony.errors import AlreadyExists, LaunchFailed
 from symphony.status import State
 from symphony_kube.api import labels as names
-from symphony_kube.record.stored_roster import read_stored_roster
+from symphony_kube.record.stored_record import read_stored_record
 from symphony_kube.status.experiments import experiment_status
 from symphony_kube.watch.observations import ObservationStream
 
@@ -255,13 +255,13 @@ def test_a_launch_that_completes_while_another_examines_it_is_not_replaced(
     def read_after_launch(api, scope):
         has_listed.set()
         thread.join()
-        return read_stored_roster(api, scope)
+        return read_stored_record(api, scope)
 
     monkeypatch.setattr(
         "symphony_kube.lifecycle.launch._wait_for_service_account",
         lambda *_: has_listed.wait(60),
     )
-    monkeypatch.setattr("symphony_kube.status.experiments.read_stored_roster", read_after_launch)
+    monkeypatch.setattr("symphony_kube.status.experiments.read_stored_record", read_after_launch)
     thread.start()
     wait_until(lambda: find_namespace(kube_cluster, name))
     uid = find_namespace(kube_cluster, name)["metadata"]["uid"]
@@ -287,9 +287,9 @@ def test_status_of_an_experiment_that_is_launched_while_it_is_read(
     def read_after_launch(api, scope):
         monkeypatch.undo()
         shared.launch(exp)
-        return read_stored_roster(api, scope)
+        return read_stored_record(api, scope)
 
-    monkeypatch.setattr("symphony_kube.status.experiments.read_stored_roster", read_after_launch)
+    monkeypatch.setattr("symphony_kube.status.experiments.read_stored_record", read_after_launch)
     if is_watched:
         with ObservationStream(shared.api, shared.scope(name)) as stream:
             status = stream.first().status

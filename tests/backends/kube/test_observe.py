@@ -18,10 +18,12 @@ import pytest
 from symphony.status import ReasonCode as Code
 from symphony.status import State
 from symphony_kube.api import labels
+from symphony_kube.record.copies import StoredRecord
+from symphony_kube.record.encoded_record import EncodedRecord
 from symphony_kube.render.codec import with_revision
 from symphony_kube.render.roster import Unit, encode_roster
 from symphony_kube.state import reasons
-from symphony_kube.state.observe import JOBS, PODS, PodObserver, StoredRoster, observe
+from symphony_kube.state.observe import JOBS, PODS, PodObserver, observe
 from symphony_kube.state.pod_status import parse_time
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -530,20 +532,23 @@ def test_pods_without_a_valid_roster(text):
 def test_stored_roster_replaces_that_of_the_first_pod(is_changing, seconds, expected):
     later = Unit(name="q", processes=("q",), starts_after={"p": "succeeded"})
     units = (Unit(name="p", processes=("p",)), later)
-    stored = StoredRoster(roster=encode_roster(units), created=AT, is_changing=is_changing)
+    record = EncodedRecord(roster=encode_roster(units))
+    stored = StoredRecord(record=record, created=AT, is_changing=is_changing)
     observer = PodObserver("e")
-    assert observer.needs_stored_roster
-    observer.use_stored_roster(stored)
+    assert observer.needs_stored_record
+    observer.use_stored_record(stored)
     found = {item.path: summary(item) for item in observer.observe(AT + seconds).status}
     assert found["p"] == expected
     assert found["q"][2] is (Code.WAITING if expected is NOT_CREATED else Code.NEVER_STARTED)
 
 
 def test_roster_of_a_change_is_newer_than_the_stored_one():
-    stored = StoredRoster(roster=encode_roster((Unit(name="q", processes=("q",)),)))
+    stored = StoredRecord(
+        record=EncodedRecord(roster=encode_roster((Unit(name="q", processes=("q",)),)))
+    )
     newer = with_revision(encode_roster((Unit(name="p", processes=("p",)),)), 2)
     observer = PodObserver("e")
-    observer.use_stored_roster(stored)
+    observer.use_stored_record(stored)
     assert [unit.name for unit in observer.units] == ["q"]
     body = pod(running())
     body["metadata"]["annotations"] = {labels.ROSTER: newer}

@@ -9,7 +9,7 @@ from symphony.status import ReasonCode, State
 from symphony_kube.api.labels import RANK_OF
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.lifecycle.attempts import next_attempt
-from symphony_kube.lifecycle.supervisor.record import Record
+from symphony_kube.lifecycle.supervisor.supervisor_record import Record
 from symphony_kube.record.creation_problems import Problem
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import Attempt, Control

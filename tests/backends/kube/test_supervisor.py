@@ -20,7 +20,12 @@ from symphony_kube.lifecycle.supervisor import in_cluster
 from symphony_kube.lifecycle.supervisor.detached import SupervisorDirectory, directory_of
 from symphony_kube.lifecycle.supervisor.in_cluster import SecretStore
 from symphony_kube.lifecycle.supervisor.loop import supervise
-from symphony_kube.lifecycle.supervisor.record import Record, Round, decode_record, encode_record
+from symphony_kube.lifecycle.supervisor.supervisor_record import (
+    Record,
+    Round,
+    decode_record,
+    encode_record,
+)
 from symphony_kube.record.creation_problems import Problem
 from symphony_kube.record.ending import StoppedProcesses, decode_ending, encode_ending
 from symphony_kube.render.pod_parts.deadline import with_deadline

@@ -49,11 +49,9 @@ CONFIGS = "symphony/configs"
 # A Service has this label. Its value is the name of the service in the experiment.
 SERVICE = "symphony/service"
 
-# The following are names of annotations. The roster, which lists all of the experiment's processes,
-# is an annotation of the first Pod and of its Job, if it has one. `PROBLEMS`, `ENDING`, `POLICIES`
-# and `CHANGES` are annotations of the same object: the units that the supervisor could not create,
-# the processes that it stops at the end of the experiment, the rules for the end, and the latest
-# changes of the experiment. `READY` lists the
+# The following are names of annotations. `ROSTER`, `PROBLEMS`, `ENDING`, `POLICIES` and `CHANGES`
+# contain the entries of the experiment's record, and are annotations of the first Pod and of its
+# Job, if it has one. Only `symphony_kube.record.encoded_record` uses these names. `READY` lists the
 # containers in a Pod that have become ready according to their logs. `LOG_PROBLEMS` maps the
 # containers whose logs take too long to search to messages, as JSON. `DEADLINE` is set if the
 # active deadline of a Pod is the deadline of the experiment. `MANIFEST` is the manifest from which

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError
 from symphony.status import ReasonCode
-from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
+from symphony_kube.api.client import MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import (
     ATTEMPT,
@@ -38,7 +38,6 @@ from symphony_kube.api.resources import collection_path, plural_name, to_resourc
 from symphony_kube.lifecycle.create import Creation, delete_uid
 from symphony_kube.render.attempt_names import attempt_name
 from symphony_kube.render.pod_parts.deadline import SHORTEST_DEADLINE_SECONDS, with_new_deadline
-from symphony_kube.render.roster import Roster, roster_unit
 from symphony_kube.state.control_state import (
     Attempt,
     Control,
@@ -346,30 +345,6 @@ def _update(
 
 def _control_of(body: Object) -> Control:
     return decode_control((body["metadata"].get("annotations") or {}).get(CONTROL))
-
-
-def publish(
-    api: Api,
-    scope: Scope,
-    roster: Roster,
-    statuses: Mapping[str, UnitStatus],
-    annotations: Mapping[str, str],
-) -> None:
-    """Annotate the object with the roster, so that every reader of the status finds the values.
-
-    ``statuses`` contains the units that exist. Raises `ApiError`.
-    """
-    unit = roster_unit(roster)
-    kind, name = "Job" if unit.job else "Pod", scope.object_name(unit.name)
-    # A change can have replaced a Pod by a Job.
-    status = statuses.get(unit.name)
-    if status is not None and status.job is not None:
-        kind, name = status.job.kind, status.job.name
-    elif status is not None and status.pods:
-        kind, name = "Pod", status.pods[-1].name
-    path = f"{collection_path(kind, scope.namespace)}/{name}"
-    patch = {"metadata": {"annotations": dict(annotations)}}
-    api.call("PATCH", path, body=patch, content_type=MERGE_PATCH, accept=ACCEPT_METADATA)
 
 
 def check_manifests(units: Mapping[str, UnitStatus]) -> None:

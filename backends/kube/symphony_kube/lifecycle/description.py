@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, NotFound
@@ -23,6 +22,7 @@ from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import DELETING, DESCRIPTION, HOLDER, Scope
 from symphony_kube.api.resources import collection_path, is_managed
+from symphony_kube.record.encoded_record import NO_RECORD, EncodedRecord
 from symphony_kube.render import codec
 from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
 from symphony_kube.status.permission_errors import missing_right
@@ -168,20 +168,19 @@ def description_object(description: Description, scope: Scope) -> dict[str, Any]
 
 
 def launching_object(
-    description: Description, scope: Scope, roster_annotations: Mapping[str, str]
+    description: Description, scope: Scope, record: EncodedRecord
 ) -> dict[str, Any]:
     """Return the Secret for an experiment that is being launched.
 
     The launch is a change that adds all processes. If it is interrupted, `up` continues it. Call
-    `complete_launch` at its end. ``roster_annotations`` are the roster and the other annotations of
-    the experiment's first unit, which `symphony_kube.record.stored_roster` reads if this unit no
-    longer exists.
+    `complete_launch` at its end. `symphony_kube.record.stored_record` reads ``record``, which is
+    that of the experiment's first unit, if this unit no longer exists.
     """
     processes = description.snapshot.processes.items()
     pending = {name: (ADDED, process.group) for name, process in processes}
     body = description_object(replace(description, pending=pending), scope)
     holder = _holder_patch(0)["metadata"]["annotations"]
-    body["metadata"]["annotations"] = {**roster_annotations, **holder}
+    body["metadata"]["annotations"] = {**record.annotations(), **holder}
     return body
 
 
@@ -239,10 +238,10 @@ class DescriptionStore:
     def write(
         self,
         description: Description,
-        roster_annotations: Mapping[str, str] = MappingProxyType({}),
+        record: EncodedRecord = NO_RECORD,
     ) -> None:
-        """Replace the description that was read or written last, and store the annotations of the
-        object with the roster.
+        """Replace the description that was read or written last, and the entries of the record that
+        ``record`` has.
 
         Raises BackendError if the description is too large, or if another command has changed it.
         """
@@ -254,7 +253,7 @@ class DescriptionStore:
             )
         with self._lock:
             # A deletion that was not completed does not continue.
-            annotations = {DELETING: None, **roster_annotations}
+            annotations = {DELETING: None, **record.annotations()}
             metadata = {"annotations": annotations}
             self._patch_or_lose({"metadata": metadata, "data": body["data"]})
 

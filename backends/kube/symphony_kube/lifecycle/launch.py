@@ -15,7 +15,7 @@ from symphony.support.names import join_names
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import DESCRIPTION, POLICIES, REMOVED_UNIT, ROSTER, RUN, Scope
+from symphony_kube.api.labels import DESCRIPTION, REMOVED_UNIT, RUN, Scope
 from symphony_kube.api.listing import list_all, reduced
 from symphony_kube.api.resources import (
     NAMESPACES,
@@ -41,6 +41,7 @@ from symphony_kube.lifecycle.server_check import check_replacement
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
+from symphony_kube.record.encoded_record import record_in
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.roster import roster_unit
 from symphony_kube.state import observe
@@ -393,8 +394,9 @@ def _create(
     stored = None
     if description is not None:
         description = replace(description, launched=api.now())
-        annotations = _roster_annotations(units[roster_unit(manifest.roster).name])
-        secret = launching_object(description, scope, annotations)
+        unit = roster_unit(manifest.roster).name
+        record = record_in(units[unit]["metadata"]["annotations"])
+        secret = launching_object(description, scope, record)
         stored = to_resource(with_run_label(secret, run_id), scope.namespace)
         if scope.shared:
             # Several launches that run at the same time have more than one object with the same
@@ -503,12 +505,6 @@ def _check_right_to_stop(api: Api, run: SupervisedRun) -> None:
                 f"{run.scope.namespace!r}: ask for the right to patch {plural_name(kind)}, with "
                 "which processes are stopped"
             )
-
-
-def _roster_annotations(body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the roster and the policies of the first Pod, Job or JobSet of a manifest."""
-    annotations = body["metadata"]["annotations"]
-    return {name: annotations[name] for name in (ROSTER, POLICIES) if name in annotations}
 
 
 def _call(step: Callable[[], object]) -> None:

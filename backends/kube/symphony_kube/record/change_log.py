@@ -41,11 +41,11 @@ def new_change(revision: int, at: float, lines: Iterable[str]) -> LoggedChange:
     return LoggedChange(revision=revision, at=at, lines=tuple(given))
 
 
-def encode_changes(changes: Iterable[LoggedChange], revision: int) -> str:
+def encode_changes(changes: Iterable[LoggedChange]) -> str:
     """Encode the latest changes as an annotation value."""
     latest = list(changes)[-MAX_CHANGES:]
     content = [asdict(change) for change in latest]
-    return codec.with_revision(codec.to_text(content), revision)
+    return codec.to_text(content)
 
 
 def decode_changes(text: str) -> tuple[LoggedChange, ...]:

@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass
 from symphony.plan.policies import Policies
 from symphony.status import ReasonCode
 from symphony_kube.render import codec
-from symphony_kube.render.roster import PARAMETERS_KEY
+
+# The key of the parameters among the policies.
+_PARAMETERS = "parameters"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +52,9 @@ def decode_ending(text: str) -> StoppedProcesses | None:
     return ending
 
 
-def encode_policies(policies: Policies, parameters: Mapping[str, str], revision: int) -> str:
-    """Encode policies and parameters as an annotation value, with the number of the change that
-    writes them.
-    """
-    values = {**policies.to_dict(), PARAMETERS_KEY: dict(parameters)}
-    return codec.with_revision(codec.to_text(values), revision)
+def encode_policies(policies: Policies, parameters: Mapping[str, str]) -> str:
+    """Encode policies and parameters as an annotation value."""
+    return codec.to_text({**policies.to_dict(), _PARAMETERS: dict(parameters)})
 
 
 def decode_policies(text: str) -> tuple[Policies, dict[str, str]]:
@@ -66,7 +65,7 @@ def decode_policies(text: str) -> tuple[Policies, dict[str, str]]:
         return Policies(), {}
     try:
         values = codec.from_text(codec.without_revision(text))
-        parameters = dict(values.pop(PARAMETERS_KEY, {}))
+        parameters = dict(values.pop(_PARAMETERS, {}))
         shown = {str(name): str(value) for name, value in parameters.items()}
         return Policies.from_dict(values), shown
     except (ValueError, TypeError, AttributeError):

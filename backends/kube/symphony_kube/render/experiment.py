@@ -20,8 +20,9 @@ from symphony.model.settings.table import KUBE, honoured_by
 from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.resolution.process_settings import secret_text
 from symphony.plan.resolve import Plan
-from symphony_kube.api.labels import POLICIES, ROSTER, Scope
-from symphony_kube.render import codec, pods
+from symphony_kube.api.labels import Scope
+from symphony_kube.record.encoded_record import record_of_launch
+from symphony_kube.render import pods
 from symphony_kube.render.attempt_names import check_names
 from symphony_kube.render.file_objects.code_volumes import code_objects, is_small
 from symphony_kube.render.file_objects.configs import config_objects
@@ -40,7 +41,7 @@ from symphony_kube.render.render_context import (
     planned_units,
     render_context,
 )
-from symphony_kube.render.roster import PARAMETERS_KEY, Unit, encode_roster, roster_unit
+from symphony_kube.render.roster import Unit, roster_unit
 from symphony_kube.render.service_objects import render_services
 from symphony_kube.render.shared_variables import environment_object
 from symphony_kube.render.stop_script import mounts_script, scripts_object
@@ -118,10 +119,9 @@ def _render(
     bodies = {name: with_deadline(body, limit) for name, body in unlimited.items()}
     roster = tuple(_roster_entry(unit, bodies.get(unit.name), context) for unit in planned)
     first = bodies[roster_unit(roster).name]
-    pods.annotate(first, ROSTER, encode_roster(roster))
-    if policies.names or plan.parameters:
-        values = {**policies.to_dict(), PARAMETERS_KEY: dict(plan.parameters)}
-        pods.annotate(first, POLICIES, codec.to_text(values))
+    record = record_of_launch(roster, policies, plan.parameters)
+    for annotation, text in record.annotations().items():
+        pods.annotate(first, annotation, text)
     base_dir = plan.base_dir or Path()
     return KubeManifest(
         experiment=plan.experiment,

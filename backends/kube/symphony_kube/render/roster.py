@@ -12,9 +12,6 @@ from typing import Any
 from symphony.plan.policies import Policies
 from symphony_kube.render import codec
 
-# The key of the parameters in the annotation with the policies.
-PARAMETERS_KEY = "parameters"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:

@@ -9,6 +9,7 @@ from typing import Any
 
 from symphony.status import ReasonCode, State
 from symphony_kube.api import labels
+from symphony_kube.record.encoded_record import NO_RECORD, EncodedRecord, record_in
 from symphony_kube.render.pod_parts.disruption_rules import IGNORE_DISRUPTIONS, RESTART_UNCOUNTED
 from symphony_kube.state import reasons
 from symphony_kube.state.control_state import (
@@ -58,11 +59,7 @@ class JobStatus:
     uid: str
     unit: str
     created: float = 0.0
-    roster: str = ""
-    problems: str = ""
-    ending: str = ""
-    policies: str = ""
-    changes: str = ""
+    record: EncodedRecord = NO_RECORD
     attempt: Attempt = FIRST_ATTEMPT
     control: Control = NO_CONTROL
     has_manifest: bool = False
@@ -172,11 +169,7 @@ def _common_status(body: Object) -> JobStatus:
         uid=metadata.get("uid", ""),
         unit="",
         created=parse_time(metadata.get("creationTimestamp")) or 0.0,
-        roster=annotations.get(labels.ROSTER, ""),
-        problems=annotations.get(labels.PROBLEMS, ""),
-        ending=annotations.get(labels.ENDING, ""),
-        policies=annotations.get(labels.POLICIES, ""),
-        changes=annotations.get(labels.CHANGES, ""),
+        record=record_in(annotations),
         attempt=decode_attempt(annotations.get(labels.ATTEMPT)),
         control=decode_control(annotations.get(labels.CONTROL)),
         has_manifest=labels.MANIFEST in annotations,

@@ -14,19 +14,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from symphony.plan.disruption import lost_text
-from symphony.plan.policies import DEADLINE_EXCEEDED, Policies
+from symphony.plan.policies import DEADLINE_EXCEEDED
 from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony.support.names import join_names
 from symphony_kube.api.errors import one_line
-from symphony_kube.record.change_log import LoggedChange, decode_changes
-from symphony_kube.record.creation_problems import Problem, decode_problems
-from symphony_kube.record.ending import StoppedProcesses, decode_ending, decode_policies
+from symphony_kube.record.change_log import LoggedChange
+from symphony_kube.record.copies import RecordCopies, StoredRecord
+from symphony_kube.record.creation_problems import Problem
+from symphony_kube.record.encoded_record import EncodedRecord
+from symphony_kube.record.ending import StoppedProcesses
 from symphony_kube.render.codec import revision_of
 from symphony_kube.render.roster import (
     Roster,
     Unit,
-    decode_roster,
     ranks_of_job_sets,
 )
 from symphony_kube.state.control_state import NO_CONTROL, Control, after_restarts
@@ -62,21 +63,6 @@ MAX_CHAINED_REASON_CHARS = 300
 LOST_POD = lost_text(POD_REMOVED)
 
 Object = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRoster:
-    """The annotations of the Secret with the description of an experiment.
-
-    ``created`` is the time of the launch in seconds since the epoch. ``is_changing`` is true while
-    a command launches or changes the experiment, and after such a command was killed.
-    """
-
-    roster: str
-    policies: str = ""
-    changes: str = ""
-    created: float | None = None
-    is_changing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +143,8 @@ class PodObserver:
         self._experiment = experiment
         self._supervising = roster is not None
         self._roster = roster
-        self._roster_text = ""
-        self._stored: StoredRoster | None = None
+        self._roster_revision = 0
+        self._stored: StoredRecord | None = None
         self._revision = 0
         self.created: frozenset[str] = frozenset()
         self.ended: frozenset[str] = frozenset()
@@ -221,17 +207,17 @@ class PodObserver:
             self._put_pod(pod)
 
     @property
-    def needs_stored_roster(self) -> bool:
-        """True if no Pod and no Job has the roster, which `use_stored_roster` can provide."""
+    def needs_stored_record(self) -> bool:
+        """True if no Pod and no Job has the roster, which `use_stored_record` can provide."""
         self._find_roster()
         return self._roster is None
 
-    def use_stored_roster(self, stored: StoredRoster | None) -> None:
-        """Use the stored roster if no Pod and no Job has a newer one."""
+    def use_stored_record(self, stored: StoredRecord | None) -> None:
+        """Use the stored record if no Pod and no Job has a newer one."""
         self._stored = stored
         self._units = None
         if stored is not None:
-            self._note_roster(stored.roster)
+            self._note_record(stored.record)
 
     @property
     def missing_jobs(self) -> list[str]:
@@ -270,7 +256,7 @@ class PodObserver:
 
     @property
     def may_have_missed_launch(self) -> bool:
-        """True if the stored roster is that of a complete launch, but none of its objects is known.
+        """True if the stored record is that of a complete launch, but none of its objects is known.
 
         Either all of them were deleted, or the launch created them after they had been listed and
         before the roster was read.
@@ -278,8 +264,8 @@ class PodObserver:
         return self.empty and self._stored is not None and not self._stored.is_changing
 
     @property
-    def has_stored_roster(self) -> bool:
-        """True if the stored roster was used, because no Pod and no Job had one."""
+    def has_stored_record(self) -> bool:
+        """True if the stored record was used, because no Pod and no Job had one."""
         return self._stored is not None
 
     @property
@@ -322,7 +308,7 @@ class PodObserver:
             self._units = None
         pods[pod.name] = pod
         self._processes_by_uid[pod.uid] = tuple(pod.containers)
-        self._note_roster(pod.roster)
+        self._note_record(pod.record)
         deleted = self._deleted.get(pod.unit)
         if deleted is not None and deleted.attempt.number <= pod.attempt.number:
             del self._deleted[pod.unit]
@@ -341,7 +327,7 @@ class PodObserver:
             self._units = None
         jobs[job.name] = job
         self._removed_jobs.pop(job.unit, None)
-        self._note_roster(job.roster)
+        self._note_record(job.record)
         self._unit_statuses.pop(job.unit, None)
 
     def _remove_job(self, job: JobStatus) -> None:
@@ -377,12 +363,13 @@ class PodObserver:
 
     # --- the units of the experiment ---
 
-    def _note_roster(self, text: str) -> None:
-        """Discard a roster that is older than ``text``, which a change of the experiment wrote."""
-        if not text:
+    def _note_record(self, record: EncodedRecord) -> None:
+        """Discard a roster that is older than that of ``record``, which a change has written."""
+        if not record.roster:
             return
-        self._revision = max(self._revision, revision_of(text))
-        is_newer = revision_of(text) > revision_of(self._roster_text)
+        revision = revision_of(record.roster)
+        self._revision = max(self._revision, revision)
+        is_newer = revision > self._roster_revision
         if is_newer and self._roster is not None and not self._supervising:
             self._roster = self._units = None
 
@@ -390,62 +377,36 @@ class PodObserver:
         """Read the newest roster from the objects that have one."""
         if self._roster is not None:
             return
-        texts = {pod.roster for pod in (*self._current_pods(), *self._deleted.values())}
-        texts.update(job.roster for job in self._current_jobs())
-        if self._stored is not None:
-            texts.add(self._stored.roster)
-        for text in sorted(filter(None, texts), key=lambda text: (-revision_of(text), text)):
-            try:
-                self._roster = decode_roster(text)
-                self._roster_text = text
-            except ValueError:  # A user has edited the roster, so only the existing Pods are known.
-                continue
+        found = self._record_copies().find_roster()
+        if found is not None:
+            self._roster, self._roster_revision = found
             self._unit_statuses.clear()
-            return
 
-    @property
-    def _policies(self) -> tuple[Policies, dict[str, str]]:
-        """The rules for the end of the experiment, and the parameters that the user has given, as
-        the latest change has written them.
-        """
-        texts = {pod.policies for pod in (*self._current_pods(), *self._deleted.values())}
-        texts.update(job.policies for job in self._current_jobs())
+    def _record_copies(self) -> RecordCopies:
+        """Return the record of the experiment as its objects have it, also those that are gone."""
+        copies = [pod.record for pod in (*self._current_pods(), *self._deleted.values())]
+        copies += [job.record for job in self._current_jobs()]
         if self._stored is not None:
-            texts.add(self._stored.policies)
-        latest = max(texts, key=lambda text: (revision_of(text), text), default="")
-        return decode_policies(latest)
+            copies.append(self._stored.record)
+        return RecordCopies(copies)
 
     @property
     def changes(self) -> tuple[LoggedChange, ...]:
         """The latest changes of the experiment, oldest first."""
-        texts = {pod.changes for pod in (*self._current_pods(), *self._deleted.values())}
-        texts.update(job.changes for job in self._current_jobs())
-        if self._stored is not None:
-            texts.add(self._stored.changes)
-        latest = max(texts, key=lambda text: (revision_of(text), text), default="")
-        return decode_changes(latest)
+        return self._record_copies().changes()
 
     @property
     def ending(self) -> StoppedProcesses | None:
         """The processes that the supervisor stops at the end of the experiment."""
-        texts = {pod.ending for pod in (*self._current_pods(), *self._deleted.values())}
-        texts.update(job.ending for job in self._current_jobs())
-        for text in sorted(texts):
-            ending = decode_ending(text)
-            if ending is not None:
-                return ending
-        return None
+        return self._record_copies().ending()
 
     @property
     def _problems(self) -> dict[str, ContainerStatus]:
         """The states of the units that the supervisor could not create."""
-        texts = {pod.problems for pod in self._current_pods()}
-        texts.update(job.problems for job in self._current_jobs())
-        problems: dict[str, ContainerStatus] = {}
-        for text in sorted(text for text in texts if text):
-            for unit, problem in decode_problems(text).items():
-                problems[unit] = _with_problem(problem)
-        return problems
+        copies = [pod.record for pod in self._current_pods()]
+        copies += [job.record for job in self._current_jobs()]
+        problems = RecordCopies(copies).problems()
+        return {unit: _with_problem(problem) for unit, problem in problems.items()}
 
     def _find_units(self) -> Roster:
         self._find_roster()
@@ -467,7 +428,7 @@ class PodObserver:
         if unit not in self._deleted:
             return False
         # A change of the experiment removes units.
-        is_removed = revision_of(self._roster_text) > 0 and all(
+        is_removed = self._roster_revision > 0 and all(
             unit != item.name for item in self._roster or ()
         )
         return not is_removed
@@ -763,7 +724,7 @@ class PodObserver:
         note = "; ".join(problems) if ending is None else ending.reason
         if self._is_being_deleted():
             note = "is being deleted"
-        policies, parameters = self._policies
+        policies, parameters = self._record_copies().policies()
         deadline = None
         if policies.deadline is not None and self._created is not None:
             deadline = self._created + policies.deadline

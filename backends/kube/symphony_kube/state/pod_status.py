@@ -22,6 +22,7 @@ from symphony.plan.disruption import Disruption
 from symphony.plan.policies import DEADLINE_EXCEEDED
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.api import labels
+from symphony_kube.record.encoded_record import NO_RECORD, EncodedRecord, record_in
 from symphony_kube.render.pod_parts.deadline import SHORTEST_DEADLINE_SECONDS
 from symphony_kube.render.pod_parts.disruption_rules import CONDITION
 from symphony_kube.state import reasons
@@ -57,14 +58,6 @@ _DEFAULT_GRACE_SECONDS = 30.0
 _NO_CONDITION: Object = {}
 _NO_STATUS: Object = {}
 _NO_NAMES: frozenset[str] = frozenset()
-# The annotations whose values are fields of the state of a Pod.
-_TEXT_FIELDS = {
-    labels.ROSTER: "roster",
-    labels.PROBLEMS: "problems",
-    labels.ENDING: "ending",
-    labels.POLICIES: "policies",
-    labels.CHANGES: "changes",
-}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -179,11 +172,7 @@ class PodStatus:
     disruption: Disruption | None = None
     disrupted_since: float | None = None
     scheduled: float | None = None
-    roster: str = ""
-    problems: str = ""
-    ending: str = ""
-    policies: str = ""
-    changes: str = ""
+    record: EncodedRecord = NO_RECORD
     attempt: Attempt = FIRST_ATTEMPT
     control: Control = NO_CONTROL
     has_manifest: bool = False
@@ -290,9 +279,9 @@ def _parse_annotations(
     Most Pods have few of them.
     """
     found: dict[str, Any] = {}
-    for annotation, name in _TEXT_FIELDS.items():
-        if annotation in annotations:
-            found[name] = annotations[annotation]
+    record = record_in(annotations)
+    if record is not NO_RECORD:
+        found["record"] = record
     if labels.CONTROL in annotations:
         found["control"] = decode_control(annotations[labels.CONTROL])
     if labels.MANIFEST in annotations:

@@ -15,7 +15,7 @@ from symphony_kube.api.client import ACCEPT_METADATA_LIST, Api, Object
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.listing import list_all
 from symphony_kube.api.resources import NAMESPACES, collection_path, items_of, labels_of
-from symphony_kube.record.stored_roster import read_stored_roster
+from symphony_kube.record.stored_record import read_stored_record
 from symphony_kube.state.observe import BACKEND, JOB_SETS, JOBS, PODS, PodObserver
 from symphony_kube.status.event_sources import pod_events
 from symphony_kube.status.event_sources.job_events import find_results_of_missing_jobs
@@ -136,8 +136,8 @@ def complete_observer(api: Api, scope: Scope, observer: PodObserver) -> None:
 
     The stored roster is read if no Pod and no Job has the roster, and events if a Job is missing.
     """
-    if observer.needs_stored_roster and is_name(scope.experiment):
-        observer.use_stored_roster(read_stored_roster(api, scope))
+    if observer.needs_stored_record and is_name(scope.experiment):
+        observer.use_stored_record(read_stored_record(api, scope))
     find_results_of_missing_jobs(api, scope, observer)
 
 

@@ -123,7 +123,7 @@ class ExperimentInformer:
             observer = self.observer
             if not self._is_listed:
                 return True
-            return not (observer.empty or observer.has_stored_roster or observer.missing_jobs)
+            return not (observer.empty or observer.has_stored_record or observer.missing_jobs)
 
     def release(self) -> None:
         """Note that a reader has ended, and close the informer after the last one."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from symphony.errors import NotFound
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import NAMESPACES
-from symphony_kube.record.stored_roster import read_stored_roster
+from symphony_kube.record.stored_record import read_stored_record
 from symphony_kube.status.experiments import status_without_objects
 from symphony_kube.watch.experiment_informer import ExperimentInformer, open_informer
 
@@ -294,7 +294,7 @@ class ObservationStream:
         It still exists if only the Pods were deleted, for example by a user or with their node.
         """
         if self._scope.shared:
-            return read_stored_roster(self._api, self._scope) is not None
+            return read_stored_record(self._api, self._scope) is not None
         try:
             namespace = self._api.find(f"{NAMESPACES}/{self._scope.namespace}")
         except ApiError as exc:

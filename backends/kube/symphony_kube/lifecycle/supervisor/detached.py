@@ -35,8 +35,12 @@ from symphony.support.directories.state_home import (
 from symphony.support.import_path import own_import_path
 from symphony.support.names import RUN_ID_VARIABLE
 from symphony.support.replace_file import replace_file
-from symphony_kube.lifecycle.supervisor.record import Record, decode_record, encode_record
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, decode_run, encode_run
+from symphony_kube.lifecycle.supervisor.supervisor_record import (
+    Record,
+    decode_record,
+    encode_record,
+)
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

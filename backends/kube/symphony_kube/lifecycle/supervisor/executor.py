@@ -21,12 +21,10 @@ from symphony.plan.unit_decision import FAIL_UNIT, UnitDecision
 from symphony.status import ENDED, ReasonCode
 from symphony_kube.api import error_messages
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import ENDING, PROBLEMS
 from symphony_kube.api.resources import collection_path, to_resource
 from symphony_kube.lifecycle.attempts import (
     MAX_OTHERS_CHARS,
     next_attempt,
-    publish,
     request,
     stop_pods_of_job,
     stop_requested,
@@ -41,10 +39,12 @@ from symphony_kube.lifecycle.supervisor.facts import (
     is_restart_requested,
 )
 from symphony_kube.lifecycle.supervisor.new_attempts import attempt_of_new, find_losses
-from symphony_kube.lifecycle.supervisor.record import RecordBook, Round, RunGone
 from symphony_kube.lifecycle.supervisor.run import Object, SupervisedRun
-from symphony_kube.record.creation_problems import Problem, encode_problems
-from symphony_kube.record.ending import StoppedProcesses, encode_ending
+from symphony_kube.lifecycle.supervisor.supervisor_record import RecordBook, Round, RunGone
+from symphony_kube.record.creation_problems import Problem
+from symphony_kube.record.encoded_record import EncodedRecord, record_of_ending, record_of_problems
+from symphony_kube.record.ending import StoppedProcesses
+from symphony_kube.record.publish import publish
 from symphony_kube.render.pod_parts.deadline import with_new_deadline
 from symphony_kube.render.roster import Unit, roster_unit, units_by_object, units_of_ranks
 from symphony_kube.state.control_state import FIRST_ATTEMPT, Control
@@ -156,7 +156,7 @@ class Executor:
             reason=event["cause"],
         )
         self._book.write(replace(self._book.record, round=begun, problems={}))
-        self._publish(PROBLEMS, encode_problems({}), observation.unit_statuses)
+        self._publish(record_of_problems({}), observation.unit_statuses)
 
     def _request_restarts(self, events: Iterable[Event], observation: Observation) -> None:
         """Request the restarts that follow from the exits of processes that are no ranks.
@@ -373,7 +373,7 @@ class Executor:
     ) -> None:
         """Record the created units and those that could not be created, and publish the latter."""
         if problems != self._book.record.problems:
-            self._publish(PROBLEMS, encode_problems(problems), statuses)
+            self._publish(record_of_problems(problems), statuses)
         self._book.write(replace(self._book.record, created=created, problems=problems))
 
     def _keep_time(self, unit: str, problem: Problem) -> Problem:
@@ -429,13 +429,13 @@ class Executor:
         run = self._run
         return seconds_to_deadline(run.policies, launched=run.launched, now=self._api.now())
 
-    def _publish(self, annotation: str, value: str, statuses: Mapping[str, UnitStatus]) -> None:
-        """Annotate the object with the roster; see `publish`.
+    def _publish(self, record: EncodedRecord, statuses: Mapping[str, UnitStatus]) -> None:
+        """Publish entries of the record; see `publish`.
 
-        If the user is not allowed to modify the object, only this supervisor knows the value.
+        If the user is not allowed to modify the object, only this supervisor knows them.
         """
         try:
-            publish(self._api, self._scope, self._run.roster, statuses, {annotation: value})
+            publish(self._api, self._scope, self._run.roster, statuses, record)
         except ApiError as exc:
             if exc.status not in (403, 404):
                 raise
@@ -451,7 +451,7 @@ class Executor:
         ending = self._book.record.ending
         if ending is not None and not self._ending_is_published:
             statuses = observation.unit_statuses
-            self._publish(ENDING, encode_ending(ending), statuses)
+            self._publish(record_of_ending(ending), statuses)
             self._ending_is_published = True
         wave = dict.fromkeys(self._unit_of[name].name for name in stopped)
         for name, status in observation.unit_statuses.items():

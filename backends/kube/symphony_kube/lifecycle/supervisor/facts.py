@@ -18,7 +18,7 @@ from symphony.plan.observation import Seen
 from symphony.plan.policies import Ending
 from symphony.plan.state import Request, RunState, Track
 from symphony.status import ENDED, ReasonCode, State
-from symphony_kube.lifecycle.supervisor.record import EMPTY_RECORD, Record, Round
+from symphony_kube.lifecycle.supervisor.supervisor_record import EMPTY_RECORD, Record, Round
 from symphony_kube.record.ending import StoppedProcesses
 from symphony_kube.render.roster import Roster, Unit, units_of_ranks
 from symphony_kube.state.control_state import NO_CONTROL, Attempt

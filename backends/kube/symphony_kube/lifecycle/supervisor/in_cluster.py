@@ -44,19 +44,19 @@ from symphony_kube.api.resources import (
 from symphony_kube.lifecycle import wait_deleted
 from symphony_kube.lifecycle.create import Creation, NameTaken, delete_uid
 from symphony_kube.lifecycle.rights import may
-from symphony_kube.lifecycle.supervisor.record import (
+from symphony_kube.lifecycle.supervisor.run import SupervisedRun, decode_run, encode_run
+from symphony_kube.lifecycle.supervisor.stored_usage import (
+    UsageInSecret,
+    recorded_content,
+    usage_object,
+)
+from symphony_kube.lifecycle.supervisor.supervisor_record import (
     EMPTY_RECORD,
     Record,
     RecordChanged,
     RunGone,
     decode_record,
     encode_record,
-)
-from symphony_kube.lifecycle.supervisor.run import SupervisedRun, decode_run, encode_run
-from symphony_kube.lifecycle.supervisor.stored_usage import (
-    UsageInSecret,
-    recorded_content,
-    usage_object,
 )
 from symphony_kube.render import codec
 from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES

@@ -32,13 +32,13 @@ from symphony_kube.lifecycle.supervisor.executor import (
 )
 from symphony_kube.lifecycle.supervisor.facts import Cache, Situation, describe, find_ended
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
-from symphony_kube.lifecycle.supervisor.record import (
+from symphony_kube.lifecycle.supervisor.run import Object, SupervisedRun
+from symphony_kube.lifecycle.supervisor.supervisor_record import (
     RecordBook,
     RecordChanged,
     RecordStore,
     RunGone,
 )
-from symphony_kube.lifecycle.supervisor.run import Object, SupervisedRun
 from symphony_kube.lifecycle.supervisor.usage_recorder import UsageRecorder
 from symphony_kube.lifecycle.supervisor.wishes import make_wish
 from symphony_kube.render.roster import Roster, is_supervised_to_the_end

@@ -16,9 +16,9 @@ from symphony_kube.lifecycle.description import DescriptionStore
 from symphony_kube.lifecycle.supervisor.detached import NOT_NEEDED, SupervisorDirectory
 from symphony_kube.lifecycle.supervisor.in_cluster import SecretStore
 from symphony_kube.lifecycle.supervisor.loop import supervise
-from symphony_kube.lifecycle.supervisor.record import Record, RunGone
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.lifecycle.supervisor.stored_usage import UsageInRecord, open_record
+from symphony_kube.lifecycle.supervisor.supervisor_record import Record, RunGone
 
 
 class DetachedStore:

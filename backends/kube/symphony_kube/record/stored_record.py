@@ -1,6 +1,6 @@
-"""Read the copy of the roster that does not depend on Pods and Jobs.
+"""Read the copy of the record that does not depend on Pods and Jobs.
 
-The roster is an annotation of the first Pod or Job of an experiment. A node that is deleted, an
+The record is in annotations of the first Pod or Job of an experiment. A node that is deleted, an
 eviction, the time to live of a Job or a user can remove this object. The Secret with the
 description of the experiment therefore has the same annotations.
 """
@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 
 from symphony_kube.api.client import ACCEPT_METADATA
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import CHANGES, DESCRIPTION, HOLDER, POLICIES, ROSTER, Scope
+from symphony_kube.api.labels import DESCRIPTION, HOLDER, Scope
 from symphony_kube.api.resources import collection_path, is_managed
-from symphony_kube.state.observe import StoredRoster
+from symphony_kube.record.copies import StoredRecord
+from symphony_kube.record.encoded_record import record_in
 from symphony_kube.state.pod_status import parse_time
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
 
 
-def read_stored_roster(api: Api, scope: Scope) -> StoredRoster | None:
-    """Return the stored roster of an experiment.
+def read_stored_record(api: Api, scope: Scope) -> StoredRecord | None:
+    """Return the stored record of an experiment.
 
     Return None if there is none, if it is being deleted, or if the user may not read it. Only the
     metadata of the Secret is read.
@@ -38,12 +39,11 @@ def read_stored_roster(api: Api, scope: Scope) -> StoredRoster | None:
     if not is_managed(secret, scope.experiment) or "deletionTimestamp" in metadata:
         return None
     annotations = metadata.get("annotations") or {}
-    if ROSTER not in annotations:
+    record = record_in(annotations)
+    if not record.roster:
         return None
-    return StoredRoster(
-        roster=annotations[ROSTER],
-        policies=annotations.get(POLICIES, ""),
-        changes=annotations.get(CHANGES, ""),
+    return StoredRecord(
+        record=record,
         created=parse_time(metadata.get("creationTimestamp")),
         is_changing=HOLDER in annotations,
     )

@@ -1,0 +1,40 @@
+"""Write entries of the record where every reader of the status finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
+from symphony_kube.api.labels import Scope
+from symphony_kube.api.resources import collection_path
+from symphony_kube.record.encoded_record import EncodedRecord
+from symphony_kube.render.roster import Roster, roster_unit
+from symphony_kube.state.unit_status import UnitStatus
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+
+
+def publish(
+    api: Api,
+    scope: Scope,
+    roster: Roster,
+    statuses: Mapping[str, UnitStatus],
+    record: EncodedRecord,
+) -> None:
+    """Add the entries of ``record`` to the annotations of the object with the roster.
+
+    ``statuses`` contains the units that exist. Raises `ApiError`.
+    """
+    unit = roster_unit(roster)
+    kind, name = "Job" if unit.job else "Pod", scope.object_name(unit.name)
+    # A change can have replaced a Pod by a Job.
+    status = statuses.get(unit.name)
+    if status is not None and status.job is not None:
+        kind, name = status.job.kind, status.job.name
+    elif status is not None and status.pods:
+        kind, name = "Pod", status.pods[-1].name
+    path = f"{collection_path(kind, scope.namespace)}/{name}"
+    patch = {"metadata": {"annotations": record.annotations()}}
+    api.call("PATCH", path, body=patch, content_type=MERGE_PATCH, accept=ACCEPT_METADATA)

@@ -74,6 +74,12 @@ class Policies:
     resume: bool = False
 
     @property
+    def has_end(self) -> bool:
+        """True if one of the options determines the end of the experiment."""
+        is_set = self.ends_with or self.deadline is not None
+        return bool(is_set) or self.on_failure != CONTINUE
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of the experiment options for its end that are set, as ignored settings list
         them.
@@ -168,7 +174,7 @@ def decide_end(
     A failure counts before ``ends_with``, and ``ends_with`` before the deadline. However, a failure
     of another process does not count if all processes in ``ends_with`` had finished before it.
     """
-    if not policies.names:
+    if not policies.has_end:
         # A supervisor calls this function after each exit, so it must not examine all processes.
         return None
     finished_at = _end_of(policies.ends_with, tracks)

@@ -119,12 +119,18 @@ class Index:
 
     def note(self, name: str, track: Track) -> None:
         """Note the present state of a process of the experiment."""
-        has_pid = track.pid is not None
-        _put(self.pending, name, track.state is State.PENDING)
-        _put(self.live, name, track.state not in ENDED)
-        _put(self.running, name, has_pid)
-        _put(self.unready, name, has_pid and not track.ready)
-        _put(self.calm, name, has_pid and track.kill_at is None)
+        self.forget(name)
+        if track.state is State.PENDING:
+            self.pending.add(name)
+        if track.state not in ENDED:
+            self.live.add(name)
+        if track.pid is None:
+            return
+        self.running.add(name)
+        if not track.ready:
+            self.unready.add(name)
+        if track.kill_at is None:
+            self.calm.add(name)
 
     def forget(self, name: str) -> None:
         """Forget a process."""
@@ -133,13 +139,6 @@ class Index:
         self.running.discard(name)
         self.unready.discard(name)
         self.calm.discard(name)
-
-
-def _put(group: set[str], name: str, is_member: bool) -> None:
-    if is_member:
-        group.add(name)
-    else:
-        group.discard(name)
 
 
 _NO_INDEX = Index()
@@ -239,6 +238,8 @@ class RunState:
         return any(track.stopped for track in self.tracks.values())
 
 
+# A process stays in its groups of the index after these events.
+_WITHOUT_EFFECT_ON_GROUPS = frozenset({"waiting", "tested", "not-ready", "signaled"})
 # These functions return all values of an instance in the order of the fields.
 _TRACK_VALUES = operator.attrgetter(*(each.name for each in fields(Track)))
 _RUN_FIELDS = tuple(each.name for each in fields(RunState))
@@ -267,7 +268,8 @@ def apply(run: RunState, event: Event) -> None:
     elif name in run.tracks:
         track = run.tracks[name]
         change(track, event)
-        run.index.note(name, track)
+        if event["event"] not in _WITHOUT_EFFECT_ON_GROUPS:
+            run.index.note(name, track)
         if run.requests and event["event"] == "start-requested":
             _note_start(run, name)
     elif name in run.leaving:

@@ -85,7 +85,7 @@ class Wish:
         self.previous = {process.name: process for process in previous}
         self.change = change
         self.revision: int = 0 if change is None else change["revision"]
-        self.has_end = bool(self.policies.names)
+        self.has_end = self.policies.has_end
         """True if policies determine the end of the experiment."""
         self.gangs = _gangs(self.processes.values())
         """The names of the ranks of each unit."""

@@ -81,27 +81,33 @@ class _Known:
     def seen(self) -> Seen:
         """Return the facts as the product's executors report them."""
         pid = 0 if self.program is None else self.program.pid
+        # All fields in their order: a call with names takes twice as long.
         return Seen(
-            attempt=self.attempt,
-            starting=self.starting,
-            failed=self.failed,
-            running=self.running,
-            exit_code=self.code,
-            reason="No such file or directory" if self.failed else "",
-            since=self.since,
-            pid=pid,
-            birth=float(pid),
-            disruption=self.disruption,
-            ready=self.ready,
-            test_result="" if self.ready else self.test_result,
-            signaled_at=self.signaled_at,
-            kill_at=self.kill_at,
-            killed=self.killed,
-            leftovers=self.leftovers,
-            cleared=self.cleared,
-            clearing=self.clearing,
-            reserved=self.reserved,
-            done_by=self.done_by,
+            self.attempt,
+            self.starting,
+            self.failed,
+            False,  # refused
+            self.running,
+            self.code,
+            "No such file or directory" if self.failed else "",
+            None,  # log_bytes
+            self.since,
+            pid,
+            float(pid),
+            0,  # log_start
+            self.disruption,
+            self.ready,
+            "" if self.ready else self.test_result,
+            False,  # testing
+            self.signaled_at,
+            self.kill_at,
+            self.killed,
+            self.leftovers,
+            self.cleared,
+            self.clearing,
+            self.reserved,
+            "",  # unavailable
+            self.done_by,
         )
 
 
@@ -167,12 +173,21 @@ class Executor:
 
     def observation(self) -> Observation:
         """Return what is known now."""
+        self._report_changes()
         reported = self._reported
-        if self._changed:
-            for name, known in self._changed.items():
-                reported.put(name, known.seen())
-            self._changed.clear()
         return Observation(reported.processes, *self.circumstances, reported.active, reported.news)
+
+    def _report_changes(self) -> None:
+        """Add the facts that have changed to those that the next observation contains."""
+        if not self._changed:
+            return
+        reported = self._reported
+        for name, known in self._changed.items():
+            seen = known.seen()
+            # What comes twice is no news, as for the executors of the product.
+            if seen != reported.processes.get(name):
+                reported.put(name, seen)
+        self._changed.clear()
 
     @property
     def circumstances(
@@ -191,7 +206,8 @@ class Executor:
     @property
     def has_news(self) -> bool:
         """True if something is new about a process since the latest decision."""
-        return bool(self._changed) or self._reported.news is None or bool(self._reported.news)
+        self._report_changes()
+        return self._reported.news is None or bool(self._reported.news)
 
     def note_decision(self) -> None:
         """Note that a decision has considered what is known."""

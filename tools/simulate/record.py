@@ -67,10 +67,10 @@ class Record:
         self._torn = b""
 
     def _limit_size(self, limit: int, state: RunState, at: float) -> None:
-        self._encode()
         count = 0 if self._checkpoint is None else self._checkpoint[1]
-        if len(self._lines) - count < limit:
+        if len(self._lines) + len(self._events) - count < limit:
             return
+        self._encode()
         if self._checkpoint is not None:
             line, count = self._checkpoint
             self._lines = [line, *self._lines[count:]]

@@ -20,16 +20,17 @@ class Execution:
     """What one execution of a process does. Times are in seconds.
 
     The process exits with ``code`` ``exits_after`` seconds after its start, or runs until it is
-    stopped if this is None. It becomes ready after ``ready_after`` seconds, or never. After
-    SIGTERM, it exits within ``stops_after`` seconds, or ignores the signal if this is None. A child
-    process outlives it by ``child_seconds`` seconds if this is not None, and exits at once when it
-    is signaled, unless ``child_ignores_term`` is true. The child has left the process group if
-    ``child_left_group`` is true. If ``cannot_start`` is true, the command cannot be run.
+    stopped if this is None. If it has a readiness test, it becomes ready after ``ready_after``
+    seconds, or never if this is None. After SIGTERM, it exits within ``stops_after`` seconds, or
+    ignores the signal if this is None. A child process outlives it by ``child_seconds`` seconds if
+    this is not None, and exits at once when it is signaled, unless ``child_ignores_term`` is true.
+    The child has left the process group if ``child_left_group`` is true. If ``cannot_start`` is
+    true, the command cannot be run.
     """
 
     exits_after: float | None = None
     code: int = 0
-    ready_after: float | None = 0.0
+    ready_after: float | None = None
     stops_after: float | None = 0.0
     child_seconds: float | None = None
     child_ignores_term: bool = False

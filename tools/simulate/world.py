@@ -21,7 +21,7 @@ Tell = Callable[[str], None]
 
 # In one of so many histories, each decision without actions is repeated, and the record is read at
 # the end also if the supervisor was never killed.
-CHECK_ALL_EVERY = 4
+CHECK_ALL_EVERY = 8
 
 
 @dataclass(slots=True)

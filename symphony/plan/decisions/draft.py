@@ -31,6 +31,7 @@ class Draft:
         "_copied",
         "_is_copy",
         "_requested",
+        "_seen",
         "_stopped_units",
         "_units",
         "active",
@@ -48,6 +49,7 @@ class Draft:
         self.wish = wish
         self.state = state
         self.observation = observation
+        self._seen = observation.processes
         self.active = _active(observation)
         self.now = now
         self.events: list[Event] = []
@@ -137,7 +139,7 @@ class Draft:
 
     def seen(self, name: str) -> Seen:
         """Return what is known about a process."""
-        return self.observation.processes.get(name, ABSENT)
+        return self._seen.get(name, ABSENT)
 
     def is_gone(self, name: str) -> bool:
         """Return whether neither a process nor a program of its group is running or starting."""
@@ -159,7 +161,7 @@ class Draft:
         """
         track = self.state.tracks.get(name)
         has_run = track is None or track.group is not None or self.state.replaced
-        return not has_run or self.observation.processes.get(name, ABSENT).cleared
+        return not has_run or self._seen.get(name, ABSENT).cleared
 
     def wish_of(self, name: str) -> ProcessWish:
         """Return the description with which a process is running.

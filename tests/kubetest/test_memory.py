@@ -1,6 +1,10 @@
 """The API server in memory answers as a real one does where tests depend on it."""
 
+import json
+import sys
 import threading
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -108,3 +112,70 @@ def test_watches_begin_with_the_objects_or_after_a_version(raw, maps):
         assert found == expected
     events = raw.watch(f"{maps}?resourceVersion={version}0", seconds=1)
     assert list(events) == []
+
+
+SPEAKER = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+print("a", end="\\nb\\n$(X)", flush=True)
+if sys.argv[1:]: signal.pause()
+"""
+
+
+def pod_of(name, *arguments, **spec):
+    container = {"name": "c", "image": "i", "command": [sys.executable, "-c", SPEAKER]}
+    container |= {"args": list(arguments), "env": [{"name": "X", "value": "c"}]}
+    return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
+
+
+def state_of(cluster, name, *phases):
+    """Return the phase of a Pod, and the exit code and the restarts of its container."""
+    status = cluster.wait_for_pod(name, *phases)["status"]
+    (container,) = status["containerStatuses"]
+    ended = container["state"].get("terminated", {})
+    return status["phase"], ended.get("exitCode"), container["restartCount"]
+
+
+def read_log(cluster, pod, query=""):
+    server = json.loads(cluster.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    with urllib.request.urlopen(f"{server}{cluster.path(f'pods/{pod}/log')}?{query}") as answer:
+        return answer.read().decode()
+
+
+def test_programs_of_pods_run_until_they_exit_or_are_stopped(local_pods_cluster):
+    cluster = local_pods_cluster
+    pods = cluster.path("pods")
+    cluster.raw.call("POST", pods, pod_of("once", restartPolicy="Never"))
+    cluster.raw.call("POST", pods, pod_of("again", restartPolicy="Always"))
+    cluster.raw.call("POST", pods, pod_of("late", "pause", activeDeadlineSeconds=1))
+    assert state_of(cluster, "once", "Succeeded") == ("Succeeded", 0, 0)
+    assert state_of(cluster, "late", "Failed") == ("Failed", 3, 0)
+    assert cluster.raw.find(f"{pods}/late")["status"]["reason"] == "DeadlineExceeded"
+    while not state_of(cluster, "again", "Running")[2]:
+        pass
+    for query, expected in (
+        ("", "a\nb\nc"),
+        ("tailLines=1", "c"),
+        ("follow=true", "a\nb\nc"),
+        ("sinceTime=2999-01-01T00:00:00Z", ""),
+    ):
+        assert read_log(cluster, "once", query) == expected
+    times = [line.split()[0] for line in read_log(cluster, "once", "timestamps=true").splitlines()]
+    assert times == sorted(times)
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        read_log(cluster, "once", "previous=true")
+    assert read_log(cluster, "again", "previous=true") == "a\nb\nc"
+
+
+def test_a_pod_is_removed_when_its_programs_have_exited(local_pods_cluster):
+    cluster = local_pods_cluster
+    pods = cluster.path("pods")
+    cluster.raw.call("POST", pods, pod_of("p", "pause"))
+    cluster.wait_for_pod("p")
+    events = cluster.raw.watch(f"{pods}?fieldSelector=metadata.name=p", seconds=20)
+    assert "deletionTimestamp" not in next(events)["object"]["metadata"]
+    cluster.raw.call("DELETE", f"{pods}/p")
+    last = next(event for event in events if event["type"] == "DELETED")["object"]
+    events.close()
+    assert "deletionTimestamp" in last["metadata"]
+    assert cluster.raw.find(f"{pods}/p") is None

@@ -2,20 +2,20 @@
 
 It stores objects, lists, selects, changes, deletes and watches them, and nothing else: there are no
 controllers, no nodes, no validation and no rights, so that every Pod stays as it was created. A Pod
-with a node selector is reported as unschedulable. With `runs_pods`, all others are reported as
-running at once, although no program runs. The behaviour of a real server is tested with a real
-server.
+with a node selector is reported as unschedulable. What happens to all others is set by `Pods`. The
+behaviour of a real server is tested with a real server.
 """
 
 from __future__ import annotations
 
 import copy
+import enum
 import itertools
 import json
 import re
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from kubetest.hollow import running_status
+from kubetest.local_pods import NODE, LocalPod, Log
 
 Object = dict[str, Any]
 Query = dict[str, str]
@@ -34,6 +35,16 @@ _PATH = re.compile(
     r"(?P<collection>/apis?(?:/[a-z.0-9-]+)?/v[0-9a-z]+(?:/namespaces/[^/]+)?/[a-z]+)"
     r"(?:/(?P<name>[^/]+)(?:/status)?)?"
 )
+
+
+class Pods(enum.Enum):
+    """What happens to new Pods: they stay pending, they are reported as running, although no
+    program runs, or their programs run on this machine.
+    """
+
+    PENDING = enum.auto()
+    RUNNING = enum.auto()
+    LOCAL = enum.auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +74,15 @@ class Refusal(Exception):
 
 @dataclass(slots=True)
 class Objects:
-    """The stored objects by their paths, and all changes. Several threads can share them.
+    """The stored objects by their paths, and all changes. Several threads can share them."""
 
-    If ``runs_pods`` is set, new Pods are reported as running.
-    """
-
-    runs_pods: bool = False
+    pods: Pods = Pods.PENDING
     _by_path: dict[str, Object] = field(default_factory=dict)
     _changes: list[_Change] = field(default_factory=list)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _versions: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _closed: bool = False
+    _local_pods: dict[str, LocalPod] = field(default_factory=dict)
 
     def create(self, collection: str, body: Object, *, dry_run: bool = False) -> Object:
         """Store a new object, and return it as it is stored."""
@@ -91,6 +100,7 @@ class Objects:
             body.setdefault("status", {})
             if not dry_run:
                 self._store(collection, path, "ADDED", body)
+                self._start_local_pod(path, body)
             if collection == NAMESPACES and not dry_run:
                 metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = name
                 account = {"metadata": {"name": "default"}}
@@ -144,6 +154,7 @@ class Objects:
                 self._remove(path)
             else:
                 self._store(collection, path, "MODIFIED", body)
+                self._apply_deadline(path, body)
             return copy.deepcopy(body)
 
     def delete(self, path: str, options: Object) -> Object:
@@ -153,7 +164,7 @@ class Objects:
             wanted = (options.get("preconditions") or {}).get("uid")
             if wanted not in (None, body["metadata"]["uid"]):
                 raise Refusal(409, "Conflict", f"the UID in the precondition is not that of {path}")
-            self._end(path)
+            self._end(path, options)
             return body
 
     def delete_all(self, collection: str, query: Query) -> Object:
@@ -161,8 +172,19 @@ class Objects:
         with self._changed:
             found = self.list_all(collection, query)
             for path, _ in self._selected(collection, query):
-                self._end(path)
+                self._end(path, {})
             return found
+
+    def find_log(self, path: str, query: Query) -> Log:
+        """Return the log of a container. Raises Refusal if it does not have one."""
+        with self._changed:
+            self.get(path)
+            pod = self._local_pods.get(path)
+            previous = query.get("previous") == "true"
+            log = pod.log(query.get("container"), previous=previous) if pod else None
+            if log is None:
+                raise Refusal(400, "BadRequest", "container is waiting to start")
+            return log
 
     def watch(self, collection: str, query: Query) -> Iterator[Object]:
         """Yield the changes of the selected objects after a version, or first the objects, until
@@ -197,10 +219,44 @@ class Objects:
             ending.cancel()
 
     def close(self) -> None:
-        """End all watches."""
+        """End all watches and all programs."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+            for pod in self._local_pods.values():
+                pod.close()
+
+    def _start_local_pod(self, path: str, body: Object) -> None:
+        is_scheduled = body.get("spec", {}).get("nodeName") == NODE
+        if self.pods is Pods.LOCAL and is_scheduled and "/pods/" in path:
+            uid = body["metadata"]["uid"]
+            pod = LocalPod(
+                copy.deepcopy(body),
+                report=lambda status: self._set_pod_status(path, uid, status),
+                remove=lambda: self._remove_pod(path, uid),
+            )
+            self._local_pods[path] = pod
+            self._apply_deadline(path, body)
+            pod.start()
+
+    def _apply_deadline(self, path: str, body: Object) -> None:
+        seconds = body.get("spec", {}).get("activeDeadlineSeconds")
+        if path in self._local_pods and seconds is not None:
+            self._local_pods[path].set_deadline(seconds)
+
+    def _set_pod_status(self, path: str, uid: str, status: Object) -> None:
+        with self._changed:
+            present = self._by_path.get(path)
+            if present is not None and present["metadata"]["uid"] == uid:
+                self._store(
+                    path.rpartition("/")[0], path, "MODIFIED", {**present, "status": status}
+                )
+
+    def _remove_pod(self, path: str, uid: str) -> None:
+        with self._changed:
+            present = self._by_path.get(path)
+            if present is not None and present["metadata"]["uid"] == uid:
+                self._remove(path)
 
     def _set_status(self, pod: Object) -> None:
         """Set the status of a new Pod. No node has the labels that a node selector requires."""
@@ -213,9 +269,10 @@ class Objects:
                 "message": "0/0 nodes are available: no nodes",
             }
             pod.setdefault("status", {"phase": "Pending", "conditions": [condition]})
-        elif self.runs_pods:
-            spec["nodeName"] = "node1"
-            pod["status"] = running_status(pod, address="10.245.0.1")
+        elif self.pods is not Pods.PENDING:
+            spec["nodeName"] = NODE
+            if self.pods is Pods.RUNNING:
+                pod["status"] = running_status(pod, address="10.245.0.1")
         pod.setdefault("status", {"phase": "Pending"})
 
     def _end_watch(self, timer: threading.Event) -> None:
@@ -244,12 +301,15 @@ class Objects:
         self._changes.append(change)
         self._changed.notify_all()
 
-    def _end(self, path: str) -> None:
+    def _end(self, path: str, options: Object) -> None:
         body = self._by_path[path]
-        if body["metadata"].get("finalizers"):
+        local_pod = self._local_pods.get(path)
+        if body["metadata"].get("finalizers") or local_pod is not None:
             body["metadata"]["deletionTimestamp"] = body["metadata"]["creationTimestamp"]
             self._store(path.rpartition("/")[0], path, "MODIFIED", body)
-        else:
+        if local_pod is not None:
+            local_pod.delete(options.get("gracePeriodSeconds"))
+        elif not body["metadata"].get("finalizers"):
             self._remove(path)
 
     def _remove(self, path: str) -> None:
@@ -257,6 +317,8 @@ class Objects:
         if collection == NAMESPACES:
             for other in [key for key in self._by_path if key.startswith(f"{path}/")]:
                 self._remove(other)
+        if path in self._local_pods:
+            self._local_pods.pop(path).close()
         self._store(collection, path, "DELETED", self._by_path[path])
         del self._by_path[path]
 
@@ -267,9 +329,9 @@ class MemoryServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, *, runs_pods: bool = False) -> None:
+    def __init__(self, *, pods: Pods = Pods.PENDING) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.objects = Objects(runs_pods=runs_pods)
+        self.objects = Objects(pods=pods)
         # The argument is the time in seconds after which a shutdown is noticed.
         self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
 
@@ -325,6 +387,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._watch(parts.path, query)
             return
         try:
+            if parts.path.endswith("/log"):
+                log = self.server.objects.find_log(parts.path.removesuffix("/log"), query)
+                self._stream(log.read(query), "text/plain")
+                return
             code, answer = 200, self._answer(parts.path, query, body)
         except Refusal as exc:
             code, answer = exc.code, exc.status
@@ -359,18 +425,21 @@ class _Handler(BaseHTTPRequestHandler):
         return change(path, body)
 
     def _watch(self, collection: str, query: Query) -> None:
+        events = self.server.objects.watch(collection, query)
+        self._stream((json.dumps(event).encode() + b"\n" for event in events), "application/json")
+
+    def _stream(self, lines: Iterable[bytes], content_type: str) -> None:
         self.send_response(200)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", content_type)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self.wfile.flush()
         try:
-            for event in self.server.objects.watch(collection, query):
-                line = json.dumps(event).encode() + b"\n"
+            for line in lines:
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
             self.wfile.write(b"0\r\n\r\n")
         except OSError:
-            self.close_connection = True  # The client has closed the watch.
+            self.close_connection = True  # The client has closed the stream.
 
 
 def _matches(body: Object, query: Query) -> bool:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from kubetest.faults import FaultProxy
     from kubetest.hollow import HollowNodes
+    from kubetest.memory import Pods
     from kubetest.rawapi import Object, RawApi
 
 # scripts/test sets this variable unless it starts a cluster. The tests that need a cluster are then
@@ -278,7 +279,9 @@ def memory_cluster(tmp_path: Path) -> Iterator[KubeCluster]:
 
     A module whose tests do not depend on what a real server does can use it as `kube_cluster`.
     """
-    with _memory_cluster(tmp_path, runs_pods=False) as kube_cluster:
+    from kubetest.memory import Pods
+
+    with _memory_cluster(tmp_path, Pods.PENDING) as kube_cluster:
         yield kube_cluster
 
 
@@ -287,17 +290,30 @@ def running_memory_cluster(tmp_path: Path) -> Iterator[KubeCluster]:
     """A cluster like `memory_cluster`, in which all Pods without a node selector are reported as
     running. No program runs.
     """
-    with _memory_cluster(tmp_path, runs_pods=True) as kube_cluster:
+    from kubetest.memory import Pods
+
+    with _memory_cluster(tmp_path, Pods.RUNNING) as kube_cluster:
+        yield kube_cluster
+
+
+@pytest.fixture
+def local_pods_cluster(tmp_path: Path) -> Iterator[KubeCluster]:
+    """A cluster like `memory_cluster`, in which the programs of all Pods without a node selector
+    run on this machine (see local_pods.py).
+    """
+    from kubetest.memory import Pods
+
+    with _memory_cluster(tmp_path, Pods.LOCAL) as kube_cluster:
         yield kube_cluster
 
 
 @contextmanager
-def _memory_cluster(scratch: Path, *, runs_pods: bool) -> Iterator[KubeCluster]:
+def _memory_cluster(scratch: Path, pods: Pods) -> Iterator[KubeCluster]:
     from kubetest.memory import NAMESPACES, MemoryServer
     from kubetest.rawapi import RawApi, access
 
     namespace = f"{PREFIX}memory"
-    with MemoryServer(runs_pods=runs_pods) as server, ExitStack() as stack:
+    with MemoryServer(pods=pods) as server, ExitStack() as stack:
         kubeconfig = server.write_kubeconfig(scratch / "admin.kubeconfig", namespace)
         api = RawApi(access(kubeconfig))
         api.call("POST", NAMESPACES, {"metadata": {"name": namespace}})

@@ -45,6 +45,21 @@ IN_MEMORY = (
     "test_the_topology_of_a_running_experiment_is_that_of_its_description",
     "test_delete_is_complete_and_idempotent_and_spares_other_programs",
 )
+# In these promises, programs write lines, exit and obey signals. Which Pods exist is the question,
+# and not how a node runs them, so their programs run on this machine.
+IN_MEMORY_WITH_PROGRAMS = (
+    "test_a_wait_for_some_processes_and_a_timeout",
+    "test_added_processes_join_the_output_that_is_followed",
+    "test_an_experiment_is_stopped_at_its_deadline",
+    "test_exit_codes_and_logs_are_kept_after_the_launcher_exits_and_until_the_next_launch",
+    "test_force_replaces_a_running_experiment",
+    "test_processes_are_stopped_and_started_again_while_others_run",
+    "test_scale_removes_replicas_whose_logs_remain_and_adds_them_again",
+    "test_the_number_of_restarts_is_limited",
+    "test_the_record_of_a_run_remains_when_the_experiment_is_replaced_or_deleted",
+    "test_up_changes_the_policies_without_a_restart",
+    "test_up_changes_what_differs_and_nothing_else",
+)
 # These promises are part of tests that examine more on the same cluster.
 PART_OF_OTHER_TESTS = {
     "test_a_command_runs_in_the_environment_of_a_process": "test_exec.py",
@@ -57,6 +72,8 @@ PART_OF_OTHER_TESTS = {
     "test_files_are_copied_to_and_from_a_process": "test_copy.py",
     "test_following_logs_stops_when_the_processes_have_exited": "test_logs.py",
     "test_logs_are_complete_and_since_omits_older_lines": "test_logs.py",
+    "test_the_next_command_replaces_a_killed_supervisor": "test_supervisor.py",
+    "test_the_resource_use_of_running_processes_is_reported_until_the_end": "test_usage.py",
 }
 
 
@@ -90,8 +107,18 @@ class TestOwnNamespacesInMemory(InMemory):
         return {"kubeconfig": str(kube_cluster.kubeconfig)}
 
 
+class TestProgramsInMemory(KubeContract):
+    @pytest.fixture
+    def kube_cluster(self, local_pods_cluster):
+        return local_pods_cluster
+
+    @pytest.fixture
+    def options(self, kube_cluster):
+        return {"kubeconfig": str(kube_cluster.kubeconfig), "namespace": kube_cluster.namespace}
+
+
 PROMISES = [name for name in vars(BackendContract) if name.startswith("test_")]
-for _name in (*IN_MEMORY, *PART_OF_OTHER_TESTS):
+for _name in (*IN_MEMORY, *IN_MEMORY_WITH_PROGRAMS, *PART_OF_OTHER_TESTS):
     # An unknown name must not be accepted silently.
     getattr(BackendContract, _name)
     setattr(TestContract, _name, None)
@@ -99,3 +126,5 @@ for _name in PROMISES:
     if _name not in IN_MEMORY:
         setattr(TestSharedNamespaceInMemory, _name, None)
         setattr(TestOwnNamespacesInMemory, _name, None)
+    if _name not in IN_MEMORY_WITH_PROGRAMS:
+        setattr(TestProgramsInMemory, _name, None)

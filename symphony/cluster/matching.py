@@ -236,6 +236,14 @@ def runs_from_elsewhere(name: str, origin: str) -> AlreadyExists:
     )
 
 
+def launched_at_the_same_time(name: str) -> AlreadyExists:
+    """Return the error for a launch with force that another launch of the name has overtaken."""
+    return AlreadyExists(
+        f"another command has launched experiment {name!r} at the same time, and that experiment "
+        "was not changed; to replace it, run the command again"
+    )
+
+
 def launch_in_progress(name: str) -> AlreadyExists:
     """Return the error for an experiment that another command is launching."""
     return AlreadyExists(

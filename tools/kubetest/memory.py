@@ -139,12 +139,14 @@ class Objects:
     def patch(self, path: str, patch: Object) -> Object:
         """Apply a merge patch to an object, and return the result.
 
-        Raises Refusal if the patch is for another version of the object.
+        Raises Refusal if the patch is for another object or another version of it.
         """
         with self._changed:
             present = self.get(path)
-            wanted = patch.get("metadata", {}).get("resourceVersion")
-            if wanted not in (None, present["metadata"]["resourceVersion"]):
+            wanted = patch.get("metadata", {})
+            if wanted.get("uid") not in (None, present["metadata"]["uid"]):
+                raise Refusal(422, "Invalid", f"{path} is invalid: metadata.uid: is immutable")
+            if wanted.get("resourceVersion") not in (None, present["metadata"]["resourceVersion"]):
                 raise Refusal(
                     409, "Conflict", f"{path} has been modified; apply your changes again"
                 )

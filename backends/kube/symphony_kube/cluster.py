@@ -327,7 +327,7 @@ class KubeCluster(Cluster):
                 force=force,
                 supervisor=new.supervisor,
                 run_name=run.run,
-                keeping=self._keeping_record(experiment.name, launching=run.run),
+                keeping=self._keeping_record(launching=run.run),
                 description=description,
                 await_code=lambda: None if code is None else code.finish(),
             )
@@ -417,7 +417,7 @@ class KubeCluster(Cluster):
             self.api,
             self.scope(experiment),
             jobs_only=self.options.jobs_only,
-            keeping=self._keeping_record(experiment, purge=purge),
+            keeping=self._keeping_record(purge=purge),
             in_order=in_order,
             at_once=at_once,
         )
@@ -466,9 +466,7 @@ class KubeCluster(Cluster):
                 return [f"the resource use is not recorded: {exc}"]
         return []
 
-    def _keeping_record(
-        self, experiment: str, *, purge: bool = False, launching: str = ""
-    ) -> Keeping:
+    def _keeping_record(self, *, purge: bool = False, launching: str = "") -> Keeping:
         """Return a function for `delete.delete` that keeps the record of the deleted run."""
         from symphony_kube.archive import recording
 
@@ -476,8 +474,7 @@ class KubeCluster(Cluster):
         return functools.partial(
             recording.keeping_record,
             self.api,
-            self.scope(experiment),
-            settings,
+            settings=settings,
             purge=purge,
             launching=launching,
         )

@@ -12,9 +12,13 @@ import threading
 
 import pytest
 
+from kubetest.rawapi import MERGE_PATCH
 from symphony.errors import AlreadyExists, LaunchFailed
 from symphony.status import State
 from symphony_kube.api import labels as names
+from symphony_kube.lifecycle import launch
+from symphony_kube.lifecycle.description import DescriptionStore
+from symphony_kube.lifecycle.supervisor.detached import directory_of
 from symphony_kube.record.stored_record import read_stored_record
 from symphony_kube.status.experiments import experiment_status
 from symphony_kube.watch.observations import ObservationStream
@@ -271,6 +275,102 @@ def test_a_launch_that_completes_while_another_examines_it_is_not_replaced(
         second.launch(exp)
     assert find_namespace(kube_cluster, name)["metadata"]["uid"] == uid
     assert managed_objects(kube_cluster, name)["pods"] == ["worker"]
+
+
+def finish_worker(kube, namespace, pod):
+    """Report that the only process of a Pod, which is called worker, has succeeded."""
+    ended = {"exitCode": 0, "reason": "Completed"}
+    status = {"name": "worker", "restartCount": 0, "state": {"terminated": ended}}
+    patch = {"status": {"phase": "Succeeded", "containerStatuses": [status]}}
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}/status"
+    kube.raw.call("PATCH", path, patch, MERGE_PATCH)
+
+
+def pod_uids(kube, namespace):
+    pods = kube.raw.call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_launch_does_not_replace_what_another_has_launched_at_the_same_time(
+    kube_cluster, any_cluster, name, monkeypatch, force
+):
+    """Both have seen the same experiment, and the other has replaced it."""
+    exp = any_cluster.new_experiment(name)
+    unschedulable(exp, "worker")
+    scope = any_cluster.launch(exp).scope
+    if not force:
+        finish_worker(kube_cluster, scope.namespace, scope.object_name("worker"))
+    supervised = any_cluster.new_experiment(name)
+    unschedulable(supervised, "db").binds("store")
+    unschedulable(supervised, "app", starts_after=["db"])
+    directory = directory_of(any_cluster.api, scope)
+    delete, pods, pids = launch.delete.delete, {}, []
+
+    def delete_after_other_launch(*args, **options):
+        monkeypatch.setattr(launch.delete, "delete", delete)
+        any_cluster.launch(supervised, force=force)
+        pods.update(pod_uids(kube_cluster, scope.namespace))
+        pids.append(directory.holder())
+        delete(*args, **options)
+
+    monkeypatch.setattr(launch.delete, "delete", delete_after_other_launch)
+    message = "at the same time" if force else "is running and was not changed"
+    with pytest.raises(AlreadyExists, match=f"{name!r}.*{message}") as caught:
+        any_cluster.launch(exp, force=force)
+    assert "\n" not in str(caught.value)
+    assert list(pods) == [scope.object_name("db")]
+    assert pod_uids(kube_cluster, scope.namespace) == pods
+    assert pids[0] is not None
+    assert directory.holder() == pids[0]
+    description = DescriptionStore(any_cluster.api, scope)
+    assert description.read() is not None
+    assert not description.is_deleting
+    runs = [run for run in any_cluster.list_runs() if run.experiment == name]
+    assert sorted(run.is_archived for run in runs) == [False, True]
+    assert any_cluster.at_run(runs[0]).describe_experiment(name).processes
+    any_cluster.delete(name)
+
+
+def test_a_launch_that_fails_does_not_stop_the_supervisor_of_another(
+    kube_cluster, any_cluster, name, monkeypatch
+):
+    """The other launch has created its objects when this one has found none."""
+    exp = any_cluster.new_experiment(name)
+    unschedulable(exp, "db").binds("store")
+    unschedulable(exp, "app", starts_after=["db"])
+    remove_previous = launch.remove_previous
+
+    def launch_after_look(*args, **options):
+        remove_previous(*args, **options)
+        monkeypatch.setattr(launch, "remove_previous", remove_previous)
+        any_cluster.launch(exp)
+
+    monkeypatch.setattr(launch, "remove_previous", launch_after_look)
+    with pytest.raises(AlreadyExists):
+        any_cluster.launch(exp)
+    assert directory_of(any_cluster.api, any_cluster.scope(name)).holder() is not None
+    any_cluster.delete(name)
+
+
+def test_a_launch_that_was_replaced_does_not_stop_the_supervisor_of_another(
+    kube_cluster, any_cluster, name, monkeypatch
+):
+    exp = any_cluster.new_experiment(name)
+    unschedulable(exp, "db").binds("store")
+    unschedulable(exp, "app", starts_after=["db"])
+    supervise = launch._supervise
+
+    def replace_before_supervision(*args):
+        monkeypatch.setattr(launch, "_supervise", supervise)
+        any_cluster.launch(exp, force=True)
+        return supervise(*args)
+
+    monkeypatch.setattr(launch, "_supervise", replace_before_supervision)
+    with pytest.raises(LaunchFailed, match="was deleted while it was being launched"):
+        any_cluster.launch(exp)
+    assert directory_of(any_cluster.api, any_cluster.scope(name)).holder() is not None
+    any_cluster.delete(name)
 
 
 @pytest.mark.parametrize("kind", ["pods", "jobs"])

@@ -8,6 +8,7 @@ import pytest
 
 from symphony.errors import AlreadyExists, LaunchFailed
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import Scope
 from symphony_kube.lifecycle import launch
 from symphony_kube.lifecycle.server_check import check_replacement, check_with_server
 
@@ -69,9 +70,15 @@ def test_running_experiment_is_deleted_only_after_the_check(
     monkeypatch: pytest.MonkeyPatch, shared: bool, running: bool | None
 ) -> None:
     place = "shared" if shared else "own"
-    monkeypatch.setattr(launch, f"_is_running_in_{place}_namespace", lambda *_: running)
+    previous = None if running is None else launch._Previous(runs=["r"], is_running=running)
+    monkeypatch.setattr(launch, f"_find_in_{place}_namespace", lambda *_, **__: previous)
     steps: list[str] = []
-    monkeypatch.setattr(launch.delete, "delete", lambda *_, **__: steps.append("delete"))
+
+    def delete(_: object, scope: Scope, **options: object) -> None:
+        assert scope.run == "r"
+        steps.append("delete")
+
+    monkeypatch.setattr(launch.delete, "delete", delete)
     scope = SPECIMENS["shared" if shared else "group"].manifest().scope
     assert scope.shared is shared
 

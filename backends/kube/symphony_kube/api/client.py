@@ -239,12 +239,19 @@ class Api:
         return result
 
     def call_without_answer(
-        self, method: str, path: str, *, body: object, accept: str, timeout: float
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object,
+        accept: str,
+        timeout: float,
     ) -> None:
         """Make a call, and ignore the object in the response, which can be large; see `call`."""
         headers = {"Content-Type": JSON, "Accept": accept}
         data = json.dumps(body).encode()
-        self._request(method, self._url(path, None), data, headers, timeout, stream=False)
+        self._request(method, self._url(path, query), data, headers, timeout, stream=False)
 
     def find(self, path: str) -> Object | None:
         """Return the object at a path, or None if no object exists there."""

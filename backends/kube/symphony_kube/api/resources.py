@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, RUN, RUN_NAME, SYMPHONY
+from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, RUN, RUN_NAME, SYMPHONY, Scope
 
 Object = Mapping[str, Any]
 
@@ -172,6 +172,19 @@ def labels_of(body: Object) -> Mapping[str, str]:
 def is_managed(body: Object, experiment: str) -> bool:
     """Return whether ``body`` is an object that symphony created for the given experiment."""
     return experiment_of(body) == experiment
+
+
+def run_of(body: Object) -> str:
+    """Return the label of the run to which an object belongs, or ``""``."""
+    return labels_of(body).get(RUN, "")
+
+
+def is_in_scope(body: Object, scope: Scope) -> bool:
+    """Return whether ``body`` is an object of an experiment, or of the launch that ``scope`` is
+    limited to.
+    """
+    is_of_run = not scope.run or run_of(body) == scope.run
+    return is_of_run and is_managed(body, scope.experiment)
 
 
 def experiment_of(body: Object) -> str | None:

@@ -128,6 +128,8 @@ def recording_launch(
         raise
     except BaseException:
         _remove(path)
+        # A launch at the same time that has replaced all earlier runs can have archived the record.
+        _remove(archive.archive_directory() / launch.run)
         raise
     # The launch has replaced all earlier runs, also those that another program has deleted.
     with contextlib.suppress(OSError, SpecError):
@@ -237,7 +239,8 @@ def keeping_record(
 ) -> Iterator[None]:
     """Keep the record of the experiment that is deleted inside the block.
 
-    With ``purge``, the record is removed. ``launching`` is the run that replaces the deleted one.
+    If ``scope`` is limited to a run, the records of other runs are not changed. With ``purge``, the
+    record is removed. ``launching`` is the run that replaces the deleted one.
     Errors never prevent the deletion; the record states what is missing. If the block raises an
     exception, the record stays that of an active run.
     """

@@ -223,10 +223,10 @@ def _no_answer(resource: Resource) -> tuple[str, str]:
     return f"perhaps {resource}", "the server did not answer"
 
 
-def delete_uid(api: Api, path: str, uid: str, *, grace_seconds: int | None = None) -> None:
+def delete_uid(api: Api, path: str, uid: str, *, grace_seconds: int | None = None) -> bool:
     """Delete the object at a path if it still has the given UID, and if it still exists.
 
-    ``grace_seconds`` overrides the object's grace period.
+    Return whether this was the case. ``grace_seconds`` overrides the object's grace period.
     """
     options: dict[str, Any] = {
         "propagationPolicy": "Background",
@@ -241,6 +241,8 @@ def delete_uid(api: Api, path: str, uid: str, *, grace_seconds: int | None = Non
         # Status 409 means that another object now has the name.
         if exc.status not in (404, 409):
             raise
+        return False
+    return True
 
 
 def in_parallel(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError
@@ -19,9 +19,10 @@ from symphony_kube.api.resources import (
     NAMESPACES,
     collection_path,
     describe,
-    is_managed,
+    is_in_scope,
     labels_of,
     plural_name,
+    run_of,
 )
 from symphony_kube.lifecycle import wait_deleted
 from symphony_kube.lifecycle.create import KILL_GRACE_SECONDS, delete_uid, in_parallel
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from symphony_kube.api.client import Api
 
 Object = dict[str, Any]
-Keeping = Callable[[], contextlib.AbstractContextManager[None]]
+# Returns a context manager that keeps the record of an experiment that is deleted in its block.
+Keeping = Callable[[Scope], contextlib.AbstractContextManager[None]]
 
 # How long to wait for a namespace to disappear after its Pods have disappeared.
 NAMESPACE_SECONDS = 120.0
@@ -58,6 +60,11 @@ NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 NOT_RUNNING = "status.phase!=Running,status.phase!=Unknown"
 # The names of objects that do not depend on the experiment.
 _NAMES = {"Secret": (SECRETS, KEYS, DESCRIPTION, USAGE), "ConfigMap": (ENVIRONMENT,)}
+
+
+def keep_nothing(_: Scope) -> contextlib.AbstractContextManager[None]:
+    """Keep no record of a deleted experiment."""
+    return contextlib.nullcontext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,14 +93,16 @@ def delete(
     scope: Scope,
     *,
     jobs_only: bool,
-    keeping: Keeping = contextlib.nullcontext,
+    keeping: Keeping = keep_nothing,
     in_order: bool = True,
     at_once: bool = False,
 ) -> None:
     """Stop an experiment's supervisor, delete the experiment's objects, and return when they are
     gone.
 
-    An experiment that does not exist is not an error. With ``jobs_only``, kinds other than Jobs and
+    An experiment that does not exist is not an error. If ``scope`` is limited to a run, the objects
+    and the supervisor of another run are not changed, although they can have the same names and
+    appear at any time. With ``jobs_only``, kinds other than Jobs and
     Pods are skipped if the user is not allowed to list them. ``keeping`` returns a context manager
     in which the objects are deleted, and which keeps the record of the run. With ``in_order``, the
     Pods are stopped in the reverse of the start order. With ``at_once``, all of them have the
@@ -101,7 +110,8 @@ def delete(
     deleted, or still exists after a time limit.
     """
     # The supervisor must not create objects during the deletion.
-    with detached.stopped(detached.directory_of(api, scope)), keeping():
+    directory = detached.directory_of(api, scope)
+    with detached.stopped(directory, scope.run), keeping(scope):
         DescriptionStore(api, scope).mark_deleting()
         _delete_objects(
             api, scope, jobs_only=jobs_only, in_order=in_order and not at_once, at_once=at_once
@@ -121,11 +131,14 @@ def _delete_objects(
         found = api.find(f"{NAMESPACES}/{scope.namespace}")
     except ApiError as exc:
         raise _cannot("read", "namespaces", scope, exc) from exc
-    if found is not None and is_managed(found, scope.experiment):
-        if in_order and "deletionTimestamp" not in found["metadata"]:
-            in_cluster.delete(api, scope)
-            _delete_first_waves(api, scope)
-        _delete_namespace(api, scope, found["metadata"]["uid"], at_once=at_once)
+    if found is None or not is_in_scope(found, scope):
+        return
+    # Another launch can create a namespace with the same name at any time.
+    scope = replace(scope, run=run_of(found))
+    if in_order and "deletionTimestamp" not in found["metadata"]:
+        in_cluster.delete(api, scope)
+        _delete_first_waves(api, scope)
+    _delete_namespace(api, scope, found["metadata"]["uid"], at_once=at_once)
 
 
 def _delete_first_waves(api: Api, scope: Scope) -> None:
@@ -153,7 +166,7 @@ def _delete_first_waves(api: Api, scope: Scope) -> None:
             return
         if groups is None:
             path = collection_path("Pod", scope.namespace)
-            groups = {pod.uid: pod.group for pod in _pods(api, path)}
+            groups = {pod.uid: pod.group for pod in _pods(api, path, {})}
         targets = _targets_of([remaining.pop(name) for name in wave], groups)
         _delete_targets(api, scope, targets)
 
@@ -182,24 +195,31 @@ def _targets_of(units: Iterable[UnitStatus], groups: Mapping[str, str]) -> list[
 def _delete_namespace(api: Api, scope: Scope, uid: str, *, at_once: bool) -> None:
     """Delete a namespace and all objects in it."""
     try:
-        delete_uid(api, f"{NAMESPACES}/{scope.namespace}", uid)
+        is_deleted = delete_uid(api, f"{NAMESPACES}/{scope.namespace}", uid)
     except ApiError as exc:
         raise _cannot("delete", f"namespace {scope.namespace!r}", scope, exc) from exc
+    if not is_deleted:
+        found = api.find(f"{NAMESPACES}/{scope.namespace}")
+        if found is None or found["metadata"]["uid"] != uid:
+            return
     finish_namespace(api, scope, uid, immediately=at_once)
 
 
 def finish_namespace(api: Api, scope: Scope, uid: str, *, immediately: bool = False) -> None:
     """Wait until a namespace that is being deleted is gone.
 
-    If ``immediately`` is set, the Pods in the namespace are killed without a grace period. Raises
-    `BackendError` if the Pods do not terminate, if the namespace still exists `NAMESPACE_SECONDS`
-    seconds after the Pods are gone, or if Kubernetes cannot find out what the namespace contains.
+    If ``immediately`` is set, the Pods in the namespace are killed without a grace period. If the
+    scope is limited to a run, only its Pods are, because another launch can create a namespace with
+    the same name as soon as this one is gone. Raises `BackendError` if the Pods do not terminate,
+    if the namespace still exists `NAMESPACE_SECONDS` seconds after the Pods are gone, or if
+    Kubernetes cannot find out what the namespace contains.
     """
-    _delete_pods(api, scope, immediately=immediately)
+    query = {"labelSelector": f"{RUN}={scope.run}"} if scope.run else {}
+    _delete_pods(api, scope, query, immediately=immediately)
     path = collection_path("Pod", scope.namespace)
-    pods = _pods(api, path)
+    pods = _pods(api, path, query)
     release_groups(api, scope, {pod.group for pod in pods})
-    stuck_pods = wait_for_pods(api, path, {}, {pod.uid for pod in pods})
+    stuck_pods = wait_for_pods(api, path, query, {pod.uid for pod in pods})
     if stuck_pods:
         cause = f"pods {wait_deleted.describe_stuck(stuck_pods)} do not terminate"
     else:
@@ -252,17 +272,18 @@ def _namespace_conditions(api: Api, scope: Scope) -> list[Object]:
     return [condition for condition in conditions if condition["status"] == "True"]
 
 
-def _delete_pods(api: Api, scope: Scope, *, immediately: bool) -> None:
-    """Delete the Pods in a namespace that is being deleted.
+def _delete_pods(api: Api, scope: Scope, query: Mapping[str, str], *, immediately: bool) -> None:
+    """Delete the selected Pods in a namespace that is being deleted.
 
     Without this call, Kubernetes would delete the Pods some seconds later and would rarely check
-    whether they are gone.
+    whether they are gone. It deletes the Pods that ``query`` does not select.
     """
     try:
         # The answer contains all deleted Pods.
         api.call_without_answer(
             "DELETE",
             collection_path("Pod", scope.namespace),
+            query=query,
             body={"gracePeriodSeconds": KILL_GRACE_SECONDS} if immediately else {},
             accept=ACCEPT_METADATA_LIST,
             timeout=DELETE_PODS_TIMEOUT_SECONDS,
@@ -272,9 +293,9 @@ def _delete_pods(api: Api, scope: Scope, *, immediately: bool) -> None:
         return
 
 
-def _pods(api: Api, path: str) -> list[DeletionTarget]:
+def _pods(api: Api, path: str, query: Mapping[str, str]) -> list[DeletionTarget]:
     try:
-        return list_all(api, path, _pod_target, accept=ACCEPT_METADATA_LIST).items
+        return list_all(api, path, _pod_target, query=query, accept=ACCEPT_METADATA_LIST).items
     except ApiError:
         return []
 
@@ -404,6 +425,25 @@ def end_pods_of_run(api: Api, scope: Scope, run_id: str) -> None:
     _delete_targets(api, scope, targets, grace_seconds=KILL_GRACE_SECONDS)
 
 
+def find_runs(api: Api, scope: Scope) -> set[str]:
+    """Return the labels of the runs to which an experiment's objects belong.
+
+    Kinds that the user may not list are omitted.
+    """
+
+    def list_runs(kind: str) -> list[str]:
+        path, query = collection_path(kind, scope.namespace), {"labelSelector": scope.selector}
+        try:
+            return list_all(api, path, run_of, query=query, accept=ACCEPT_METADATA_LIST).items
+        except ApiError as exc:
+            if exc.status not in (403, 404):
+                raise
+            return []
+
+    lists = in_parallel(list_runs, list(KINDS), threads=api.connections)
+    return {run for runs in lists for run in runs}
+
+
 def _wait(api: Api, scope: Scope, kind: str, uids: set[str]) -> None:
     """Wait until objects of a kind are gone. Raises `BackendError` if any of them are stuck."""
     wait = wait_for_pods if kind == "Pod" else wait_deleted.until_gone
@@ -487,7 +527,7 @@ def _find_by_name(api: Api, scope: Scope, kind: str) -> list[Object] | None:
                 names.add(source.get("secretName" if kind == "Secret" else "name") or "")
         for name in sorted(names - {""}):
             body = api.find(f"{collection_path(kind, scope.namespace)}/{name}")
-            if body is not None and is_managed(body, scope.experiment):
+            if body is not None and is_in_scope(body, scope):
                 found.append(body)
     except ApiError as exc:
         if exc.status != 403:

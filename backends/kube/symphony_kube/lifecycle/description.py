@@ -21,7 +21,7 @@ from symphony.plan.changes import ADDED, Snapshot
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import DELETING, DESCRIPTION, HOLDER, Scope
-from symphony_kube.api.resources import collection_path, is_managed
+from symphony_kube.api.resources import collection_path, is_in_scope, is_managed
 from symphony_kube.record.encoded_record import NO_RECORD, EncodedRecord
 from symphony_kube.render import codec
 from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
@@ -261,14 +261,21 @@ class DescriptionStore:
         """Record that the experiment is being deleted, so that a supervisor on another machine does
         not start its processes again.
 
-        If there is no description, or the user may not change it, do nothing.
+        If there is no description, or the user may not change it, do nothing. If the scope is
+        limited to a launch, the description of another launch is not changed.
         """
-        patch = {"metadata": {"annotations": {DELETING: "true"}}}
+        metadata: dict[str, Any] = {"annotations": {DELETING: "true"}}
         with contextlib.suppress(ApiError):
+            if self._scope.run:
+                secret = self._api.find(self._path)
+                if secret is None or not is_in_scope(secret, self._scope):
+                    return
+                # The server refuses to change another object that has the name by now.
+                metadata["uid"] = secret["metadata"]["uid"]
             self._api.call(
                 "PATCH",
                 self._path,
-                body=patch,
+                body={"metadata": metadata},
                 content_type=MERGE_PATCH,
                 accept=ACCEPT_METADATA,
             )

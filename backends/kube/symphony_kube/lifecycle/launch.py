@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster.matching import experiment_exists
+from symphony.cluster.matching import experiment_exists, launched_at_the_same_time
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, LaunchIncomplete, NotFound
 from symphony.support.causes import group_by_cause
 from symphony.support.names import join_names
@@ -27,6 +26,7 @@ from symphony_kube.api.resources import (
     labels_of,
     plural_name,
     run_name_of,
+    run_of,
     to_resource,
     with_run_label,
     with_run_name,
@@ -71,7 +71,7 @@ def launch(
     force: bool,
     supervisor: SupervisorOptions = ON_THIS_MACHINE,
     run_name: str = "",
-    keeping: delete.Keeping = contextlib.nullcontext,
+    keeping: delete.Keeping = delete.keep_nothing,
     description: Description | None = None,
     await_code: Callable[[], None] = lambda: None,
 ) -> tuple[str, ...]:
@@ -87,7 +87,8 @@ def launch(
     contains messages for the user, for example about the place where the supervisor runs.
     A running experiment with the same name is replaced if ``force`` is set and the server accepts
     all objects of the new one. Without ``force``, `AlreadyExists` is raised. A finished experiment
-    is always replaced.
+    is always replaced. `AlreadyExists` is also raised if another launch has used the name since
+    this one examined it. Such an experiment is never replaced.
 
     Raises `LaunchFailed` if an object cannot be created. The message names the object, and states
     the server's reason and a fix. After any error during the creation, the objects that were
@@ -101,19 +102,22 @@ def launch(
         api, manifest.scope, force=force, jobs_only=jobs_only, keeping=keeping, check=check
     )
     manifest = _with_run_name(manifest, run_name)
-    try:
-        return _create_or_roll_back(api, manifest, run_id, supervisor, description, await_code)
-    except _Leftovers:
-        # An earlier launch left objects but no Pods, so `remove_previous` did not find the
-        # experiment.
-        delete.delete(api, manifest.scope, jobs_only=jobs_only, keeping=keeping)
-        return _create_or_roll_back(api, manifest, run_id, supervisor, description, await_code)
-    except AlreadyExists:
-        if not force:
-            raise
-        check()
-        delete.delete(api, manifest.scope, jobs_only=jobs_only, keeping=keeping)
-        return _create_or_roll_back(api, manifest, run_id, supervisor, description, await_code)
+    removed: set[str] = set()
+    while True:
+        try:
+            return _create_or_roll_back(api, manifest, run_id, supervisor, description, await_code)
+        except _Leftovers as exc:
+            # An earlier launch left objects but no Pods, so `remove_previous` did not find the
+            # experiment.
+            if exc.run in removed:
+                raise
+            removed.add(exc.run)
+            scope = replace(manifest.scope, run=exc.run)
+            delete.delete(api, scope, jobs_only=jobs_only, keeping=keeping)
+        except AlreadyExists as exc:
+            if not force:
+                raise
+            raise launched_at_the_same_time(manifest.scope.experiment) from exc
 
 
 def _with_run_name(manifest: KubeManifest, run_name: str) -> KubeManifest:
@@ -125,7 +129,26 @@ def _with_run_name(manifest: KubeManifest, run_name: str) -> KubeManifest:
 
 
 class _Leftovers(LaunchFailed):
-    """Raised if an object from an earlier, incomplete launch has the same name as a new object."""
+    """Raised if an object from an earlier, incomplete launch has the same name as a new object.
+
+    ``run`` is the label of that launch.
+    """
+
+    def __init__(self, message: str, run: str) -> None:
+        super().__init__(message)
+        self.run = run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Previous:
+    """An experiment with the same name, as it was when it was examined.
+
+    ``runs`` contains the labels of its runs. There is more than one if an earlier deletion was
+    interrupted. Only the objects of these runs are deleted.
+    """
+
+    runs: Collection[str]
+    is_running: bool
 
 
 # --- a previous experiment with the same name ---
@@ -137,30 +160,36 @@ def remove_previous(
     *,
     force: bool,
     jobs_only: bool,
-    keeping: delete.Keeping = contextlib.nullcontext,
+    keeping: delete.Keeping = delete.keep_nothing,
     check: Callable[[], None] = lambda: None,
 ) -> None:
     """Delete a finished experiment with the same name. With ``force``, also delete a running
-    experiment. ``check`` is called before a running experiment is deleted.
+    experiment. ``check`` is called before a running experiment is deleted. An experiment that
+    another launch creates in the meantime is not deleted.
 
     Raises the errors of ``check``, and `AlreadyExists` if the experiment is running and ``force``
     is not set.
     """
     if scope.shared:
-        running = _is_running_in_shared_namespace(api, scope)
+        previous = _find_in_shared_namespace(api, scope, with_all_kinds=force)
     else:
-        running = _is_running_in_own_namespace(api, scope)
-    if running is None:
+        previous = _find_in_own_namespace(api, scope)
+    if previous is None:
         return
-    if running and not force:
+    if previous.is_running and not force:
         raise experiment_exists(scope.experiment)
-    if running:
+    if previous.is_running:
         check()
-    delete.delete(api, scope, jobs_only=jobs_only, keeping=keeping)
+    for run in sorted(previous.runs):
+        delete.delete(api, replace(scope, run=run), jobs_only=jobs_only, keeping=keeping)
 
 
-def _is_running_in_shared_namespace(api: Api, scope: Scope) -> bool | None:
-    """Return whether an experiment is running, or None if it has no Pods."""
+def _find_in_shared_namespace(api: Api, scope: Scope, *, with_all_kinds: bool) -> _Previous | None:
+    """Return the present experiment, or None if it has no Pods.
+
+    With ``with_all_kinds``, an experiment of which other objects exist is also returned.
+    """
+    runs = delete.find_runs(api, scope) if with_all_kinds else set()
     path = collection_path("Pod", scope.namespace)
     try:
         query = {"labelSelector": scope.selector}
@@ -168,19 +197,19 @@ def _is_running_in_shared_namespace(api: Api, scope: Scope) -> bool | None:
     except ApiError as exc:
         text = error_messages.cannot("list", "pods", scope, exc)
         raise error_messages.launch_failed(text, exc) from exc
-    if not pods:
+    runs.update(map(run_of, pods))
+    if not runs:
         return None
     present = [pod for pod in pods if REMOVED_UNIT not in labels_of(pod)]
     observation = observe.observe(scope.experiment, present, now=api.now())
-    if not observation.status.ended:
-        return True
-    # The Pods have finished. If they belong to Jobs, the Jobs can create more Pods, so the Jobs are
+    # If the Pods have finished and belong to Jobs, the Jobs can create more Pods, so the Jobs are
     # also checked.
-    return _is_running(api, scope)
+    is_running = not pods or not observation.status.ended or _is_running(api, scope)
+    return _Previous(runs=runs, is_running=is_running)
 
 
-def _is_running_in_own_namespace(api: Api, scope: Scope) -> bool | None:
-    """Return whether an experiment is running, or None if its namespace does not exist.
+def _find_in_own_namespace(api: Api, scope: Scope) -> _Previous | None:
+    """Return the present experiment, or None if its namespace does not exist.
 
     If the namespace is being deleted, wait until it is gone.
     """
@@ -199,7 +228,7 @@ def _is_running_in_own_namespace(api: Api, scope: Scope) -> bool | None:
     if "deletionTimestamp" in found["metadata"]:
         _wait_for_namespace(api, scope, found)
         return None
-    return _is_running(api, scope, found)
+    return _Previous(runs=[run_of(found)], is_running=_is_running(api, scope, found))
 
 
 def _foreign_namespace(scope: Scope) -> LaunchFailed:
@@ -330,7 +359,9 @@ def _name_taken_error(api: Api, scope: Scope, exc: NameTaken) -> LaunchFailed | 
     except BackendError as trouble:
         text = f"{what} exists already, and its state cannot be determined: {trouble}"
         return error_messages.launch_failed(text, trouble)
-    return _Leftovers(f"{what} remains from an earlier launch of {scope.experiment!r}")
+    return _Leftovers(
+        f"{what} remains from an earlier launch of {scope.experiment!r}", run_of(found)
+    )
 
 
 def _describe(remaining: Iterable[tuple[str, str]]) -> str:
@@ -339,12 +370,13 @@ def _describe(remaining: Iterable[tuple[str, str]]) -> str:
 
 
 def _roll_back(api: Api, scope: Scope, creation: Creation) -> list[tuple[str, str]]:
-    """Delete the created objects, and wait until they are gone.
+    """Delete the created objects, and wait until they are gone. Those of another launch that has
+    used the name remain.
 
     Return the remaining objects, each with the reason.
     """
     try:
-        with detached.stopped(detached.directory_of(api, scope)):
+        with detached.stopped(detached.directory_of(api, scope), creation.run_id):
             remaining = creation.roll_back()
         if not remaining:
             _wait_for_roll_back(api, scope, creation)
@@ -362,6 +394,7 @@ def _wait_for_roll_back(api: Api, scope: Scope, creation: Creation) -> None:
     created = list(creation.created.values())
     for resource, body in created:
         if resource.kind == "Namespace":
+            scope = replace(scope, run=creation.run_id)
             delete.finish_namespace(api, scope, body["metadata"]["uid"], immediately=True)
             return
     if any(resource.kind in ("Pod", "Job", "JobSet") for resource, _ in created):
@@ -480,10 +513,25 @@ def _start_supervisor(
         except in_cluster.CannotRunInCluster as exc:
             advice = f"it cannot run in the cluster: {exc}"
     _check_right_to_stop(api, run)
-    pid = detached.start(detached.directory_of(api, run.scope), run)
+    directory = detached.directory_of(api, run.scope)
+    if directory.exists and not directory.is_of(run.scope.run):
+        _check_not_deleted(api, run, creation)
+    pid = detached.start(directory, run)
     waits = any(unit.starts_after for unit in run.roster)
     what = "the start order is continued" if waits else "the experiment is supervised"
     return (f"{what} by process {pid} on this machine; {advice}",)
+
+
+def _check_not_deleted(api: Api, run: SupervisedRun, creation: Creation) -> None:
+    """Raise `LaunchFailed` if a created object was deleted, for example by a launch that replaces
+    this one. Its supervisor must not be stopped.
+    """
+    for resource, body in creation.created.values():
+        if resource.kind in ("Pod", "Job", "JobSet"):
+            found = api.find(resource.path)
+            if found is None or found["metadata"]["uid"] != body["metadata"]["uid"]:
+                raise detached.deleted_during_launch(run)
+            return
 
 
 def _check_right_to_stop(api: Api, run: SupervisedRun) -> None:

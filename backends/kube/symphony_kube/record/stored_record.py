@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from symphony_kube.api.client import ACCEPT_METADATA
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import DESCRIPTION, HOLDER, Scope
-from symphony_kube.api.resources import collection_path, is_managed
+from symphony_kube.api.resources import collection_path, is_in_scope
 from symphony_kube.record.copies import StoredRecord
 from symphony_kube.record.encoded_record import record_in
 from symphony_kube.state.pod_status import parse_time
@@ -36,7 +36,7 @@ def read_stored_record(api: Api, scope: Scope) -> StoredRecord | None:
             raise
         return None
     metadata = secret["metadata"]
-    if not is_managed(secret, scope.experiment) or "deletionTimestamp" in metadata:
+    if not is_in_scope(secret, scope) or "deletionTimestamp" in metadata:
         return None
     annotations = metadata.get("annotations") or {}
     record = record_in(annotations)

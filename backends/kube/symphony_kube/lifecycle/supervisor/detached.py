@@ -80,6 +80,16 @@ class SupervisorDirectory:
             return False
         return True
 
+    def is_of(self, run_id: str) -> bool:
+        """Return whether the described run has the label ``run_id``.
+
+        A description that cannot be read belongs to any run, because no supervisor can use it.
+        """
+        try:
+            return self.run().scope.run == run_id
+        except (OSError, ValueError):
+            return True
+
     def prepare(self, run: SupervisedRun) -> None:
         """Create or replace the description of the run, and start a new record.
 
@@ -239,13 +249,20 @@ def _start_prepared(directory: SupervisorDirectory, run: SupervisedRun) -> int |
         answer = pipe.read(PID_BYTES) if readable else b""
     if answer:
         return None if answer == NOT_NEEDED else int(answer)
-    with stopped(directory):
+    with stopped(directory, run.scope.run):
         message = _last_line(directory.log)
     name = run.scope.experiment
     if not readable or message:
         raise BackendError(f"the supervisor of {name!r} did not start: {message or 'no message'}")
     # The supervisor has found no Pods.
-    raise LaunchFailed(f"experiment {name!r} was deleted while it was being launched")
+    raise deleted_during_launch(run)
+
+
+def deleted_during_launch(run: SupervisedRun) -> LaunchFailed:
+    """Return the error for a launch whose objects another program has deleted."""
+    return LaunchFailed(
+        f"experiment {run.scope.experiment!r} was deleted while it was being launched"
+    )
 
 
 def ensure_running(directory: SupervisorDirectory) -> None:
@@ -298,31 +315,35 @@ def _last_line(log: Path) -> str:
 
 
 @contextlib.contextmanager
-def stopped(directory: SupervisorDirectory) -> Iterator[None]:
+def stopped(directory: SupervisorDirectory, run_id: str = "") -> Iterator[None]:
     """Stop the supervisor, and do not let it start again inside the block.
 
-    If no exception is raised inside the block, remove the directory at the end.
+    If ``run_id`` is given, the supervisor of a run with another label is not stopped. If no
+    exception is raised inside the block, remove the directory at the end.
     """
-    with _held(directory) as is_held:
+    with _held(directory, run_id) as is_held:
         yield
         if is_held:
             directory.remove()
 
 
 @contextlib.contextmanager
-def _held(directory: SupervisorDirectory) -> Iterator[bool]:
+def _held(directory: SupervisorDirectory, run_id: str = "") -> Iterator[bool]:
     """Stop the supervisor, and do not let it start again inside the block.
 
-    The value is False if there is no directory.
+    The value is False if there is no directory, or if it describes another run than ``run_id``.
     """
     deadline = time.monotonic() + STOP_SECONDS
     # A supervisor that finishes removes the directory.
     while directory.exists:
         with directory.locked() as is_locked:
             if is_locked:
-                yield True
+                yield not run_id or directory.is_of(run_id)
                 return
+        # The pid is read before the description, which a later launch can replace.
         pid = directory.holder()
+        if run_id and not directory.is_of(run_id):
+            break
         if pid:
             # The lock shows that the pid belongs to the supervisor.
             number = signal.SIGKILL if time.monotonic() > deadline else signal.SIGTERM

@@ -590,6 +590,8 @@ def _is_of_supervisor(body: Object, scope: Scope) -> bool:
     is_supervisor = labels.get(MANAGED_BY) == SYMPHONY and (
         labels.get(SUPERVISOR) == scope.experiment
     )
+    if scope.run and labels.get(RUN) != scope.run:
+        return False
     return is_supervisor or is_managed(body, scope.experiment)
 
 

@@ -22,8 +22,8 @@ from symphony.model.limits import MAX_BYTES as MAX_READ_BYTES
 from symphony.support.replace_file import replace_file
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import RUN, USAGE, Scope
-from symphony_kube.api.resources import collection_path, is_managed, labels_of
+from symphony_kube.api.labels import USAGE, Scope
+from symphony_kube.api.resources import collection_path, is_in_scope
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
 
@@ -103,9 +103,7 @@ def fetch_usage(api: Api, scope: Scope) -> bytes | None:
         if exc.status != 403:
             raise
         return None
-    if found is None or not is_managed(found, scope.experiment):
-        return None
-    if scope.run and labels_of(found).get(RUN) != scope.run:
+    if found is None or not is_in_scope(found, scope):
         return None
     return _decode(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import tempfile
@@ -59,6 +60,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run only the first case of each parametrized test",
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Exclude what the collection creates from garbage collection.
+
+    Almost all of these objects exist until the end. Without this, each process traverses them
+    again and again.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -7,6 +7,7 @@ other tests.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.docs.page import PageError
-from tests.docs.runner import check_page, installed_programs, page_names, read_page
+from tests.docs.runner import ROOT, check_page, installed_programs, page_names, read_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,12 +24,18 @@ if TYPE_CHECKING:
     from kubetest.plugin import Session
 
 ONLY = frozenset({"kube", "docker"})
+NEEDS_COMMENT = r"<!--\s*needs\s*:"
 PARALLEL_PAGES = 3  # a page spends most of its time waiting for Pods
 
 
 def pages_with_cluster() -> Iterator[str]:
-    """Yield the pages with blocks for a cluster. test_blocks reports invalid pages."""
+    """Yield the pages with blocks for a cluster. test_blocks reports invalid pages.
+
+    Each process of the tests calls this, so a page without a comment about its needs is not parsed.
+    """
     for name in page_names():
+        if not re.search(NEEDS_COMMENT, (ROOT / name).read_text(encoding="utf-8")):
+            continue
         with suppress(PageError):
             if read_page(name).needs & ONLY:
                 yield name

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -117,6 +117,14 @@ def launch_record(
         "python": ".".join(map(str, sys.version_info[:3])),
         "symphony": symphony.__version__,
     }
+
+
+def known_launch_options(recorded: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return the recorded options of a launch that are in ``names``.
+
+    Another version of symphony can have recorded options that this version does not have.
+    """
+    return {name: value for name, value in recorded.items() if name in names}
 
 
 def _user() -> str:

@@ -138,6 +138,8 @@ class Cluster(CheckedAttributes):
     # The names of the keyword arguments that determine how experiments are launched. They are
     # recorded, so that a later change of the experiment, or another launch, can keep them.
     launch_option_names: ClassVar[tuple[str, ...]] = ()
+    # The options of earlier versions, each with what to do instead.
+    removed_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
     _resources: Mapping[str, str] = MappingProxyType({})
     _configuration: SymphonyConfig | None = None
 
@@ -215,6 +217,12 @@ class Cluster(CheckedAttributes):
         known = cls.option_names()
         for option in options:
             check_is_text(option, "option")
+            if option in cls.removed_options:
+                raise SpecError(
+                    f"the option {option!r} of the backend {name!r} was removed; "
+                    f"{cls.removed_options[option]}",
+                    path=(option,),
+                )
             if option not in known:
                 hint = did_you_mean(option, known)
                 raise SpecError(f"backend {name!r} has no option {option!r}{hint}", path=(option,))

@@ -42,9 +42,12 @@ def cluster_for_rerun(run: Run, selected: Cluster | None) -> Cluster:
     ``selected`` is the cluster that the user has selected, or None for that of the run. Its own
     options take precedence.
     """
-    from symphony.cluster import Cluster
+    from symphony.archive.run_record import known_launch_options
+    from symphony.cluster import Cluster, plugins
 
-    kept = _recorded_options(run, "launch_options")
+    backend = plugins.open_backend(run.backend, Cluster) if selected is None else type(selected)
+    recorded = _recorded_options(run, "launch_options")
+    kept = known_launch_options(recorded, backend.launch_option_names)
     if selected is None:
         return Cluster.new(run.backend, **{**kept, **_recorded_options(run, "options")})
     if selected.backend != run.backend or not kept:

@@ -161,7 +161,6 @@ volumes: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "shared_memory": record(size=quantities),
     "secret": record({"secret": filled, **_mount}, files=_files, name=names),
     "config": record({"config": filled, **_mount}, files=_files, name=names),
-    "git_repo": record({"repository": filled, **_mount}, revision=filled, name=names),
 }
 volume = st.one_of(
     *(settings.map(lambda drawn, kind=kind: {kind: drawn}) for kind, settings in volumes.items())

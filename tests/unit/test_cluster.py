@@ -147,6 +147,13 @@ def test_unknown_option(option: str, similar: str) -> None:
     assert error.value.path == (option,)
 
 
+def test_a_removed_option_is_refused_with_what_to_do() -> None:
+    message = r"the option 'git_image' of the backend 'kube' was removed; .* remove the option"
+    with pytest.raises(SpecError, match=message) as error:
+        Cluster.new("kube", git_image="registry.example/git:2")
+    assert error.value.path == ("git_image",)
+
+
 def test_wrong_value_of_an_option() -> None:
     with pytest.raises(SpecError, match="hold_ports .* not 'bounded'; did you mean 'bound'"):
         Cluster.new("local", hold_ports="bounded")

@@ -166,7 +166,6 @@ FULL: dict[str, Any] = {
                 {"shared_memory": None},
                 {"secret": {"secret": "s", "mount_path": "/e", "files": ["a", "b"]}},
                 {"config": {"config": "c", "mount_path": "/f", "files": {"a": "b"}}},
-                {"git_repo": {"repository": "r", "mount_path": "/g", "revision": "main"}},
             ],
             "node_selector": {"example.org/zone": "a"},
             "tolerations": [

@@ -190,11 +190,6 @@ VALUES: list[tuple[str, list[Call], Any]] = [
     ),
     (
         "volumes",
-        [lambda c: c.mount_git_repo("r", "/m", revision="main")],
-        [{"git_repo": {"mount_path": "/m", "repository": "r", "revision": "main"}}],
-    ),
-    (
-        "volumes",
         [
             lambda c: c.mount_pvc("a", "/a"),
             lambda c: c.mount_pvc("a", "/a"),
@@ -278,6 +273,10 @@ def test_keyword_arguments_take_the_values_of_a_file(
         ({"restart": "always"}, "the unknown key 'restart'; write restart_policy: Always"),
         ({"restart_policy": "alway"}, "must be one of Always, OnFailure, Never, not 'alway'; did"),
         ({"volumes": [{"nfs": {"server": "s"}}]}, "a volume of kind nfs needs mount_path"),
+        (
+            {"volumes": [{"git_repo": {"repository": "r", "mount_path": "/m"}}]},
+            "the volume kind git_repo was removed; clone the repository on this machine, and set code",
+        ),
         ({"binds": {"s": 0}}, "the port of 's' must be a number from 1 to 65535"),
     ],
 )
@@ -424,6 +423,10 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.starts_after("a", "done"), "must be one of ready, started, succeeded, not 'done'"),
     (lambda c: c.mount_nfs("s", "p", "/m"), "the NFS path must be an absolute path, not 'p'"),
     (lambda c: c.mount_nfs(None, "/p", "/m"), "a volume of kind nfs needs server"),
+    (
+        lambda c: c.mount_git_repo("r", "/m", revision="main"),
+        "mount_git_repo was removed; clone the repository on this machine, and set code",
+    ),
     (lambda c: c.mount_pvc("c", "/m", read_only=1), "read_only must be true or false, not 1"),
     (lambda c: c.mount_pvc("c", "/m", name="N"), "volume name 'N' is not valid"),
     (lambda c: c.mount_host_path("/p", "/m", "Folder"), "type must be one of '', DirectoryOr"),

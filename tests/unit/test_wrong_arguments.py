@@ -211,7 +211,6 @@ VALID: dict[str, Callable[[], Any]] = {
     "folder": lambda: "folder",
     "follow": lambda: False,
     "force": lambda: False,
-    "git_image": lambda: "git:1",
     "gpu": lambda: 1,
     "gpu_count": lambda: 1,
     "gpu_resource": lambda: "nvidia.com/gpu",

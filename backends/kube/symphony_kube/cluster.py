@@ -10,6 +10,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.cluster import Cluster, ExecResult
@@ -19,7 +20,7 @@ from symphony.model.settings.durations import parse_exact_seconds
 from symphony.support.names import MAX_LENGTH, is_name
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.retries import PATIENCE_SECONDS, Timeouts
-from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, RESTRICTED, Expose, RenderOptions
+from symphony_kube.render.options import EXPOSE, GPU, RESTRICTED, Expose, RenderOptions
 from symphony_kube.state.ip_families import ALL_OF_IPV4
 
 if TYPE_CHECKING:
@@ -86,7 +87,6 @@ class KubeCluster(Cluster):
         "service_account",
         "image_pull_secrets",
         "gpu_resource",
-        "git_image",
         "code_image",
         "supervisor_image",
         "pod_yml",
@@ -95,6 +95,9 @@ class KubeCluster(Cluster):
         "namespace_yml",
         "security",
         "bind_host",
+    )
+    removed_options: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"git_image": "no volume needs it, because code has replaced git_repo; remove the option"}
     )
     # The active run whose objects are read instead of those of any launch, and the label of these
     # objects; see `at_run`.
@@ -113,7 +116,6 @@ class KubeCluster(Cluster):
         service_account: str | None = None,
         image_pull_secrets: Sequence[str] = (),
         gpu_resource: str = GPU,
-        git_image: str = GIT_IMAGE,
         code_image: str | None = None,
         supervisor_image: str | None = None,
         connections: int = 16,
@@ -133,7 +135,6 @@ class KubeCluster(Cluster):
             ("image", image),
             ("service_account", service_account),
             ("gpu_resource", gpu_resource),
-            ("git_image", git_image),
             ("code_image", code_image),
             ("supervisor_image", supervisor_image),
         ):
@@ -181,7 +182,6 @@ class KubeCluster(Cluster):
             service_account=service_account,
             image_pull_secrets=tuple(pull_secrets),
             gpu_resource=gpu_resource,
-            git_image=git_image,
             code_image=code_image,
             limits_pods=supervisor_image is None,
             security=security,
@@ -552,9 +552,12 @@ class KubeCluster(Cluster):
 
     def _with_options_of(self, earlier: Mapping[str, Any]) -> KubeCluster:
         """Return a cluster with the options ``earlier`` that this cluster does not set."""
-        if earlier.keys() <= self.given_options.keys():
+        from symphony.archive.run_record import known_launch_options
+
+        kept = known_launch_options(earlier, self.launch_option_names)
+        if kept.keys() <= self.given_options.keys():
             return self
-        options = {**earlier, **self.given_options}
+        options = {**kept, **self.given_options}
         configured = type(self)(**options)
         result = copy.copy(self)
         vars(result).update(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from symphony.errors import SpecError, error_path, shown
 from symphony.model.settings import validators
 from symphony.model.settings.own_settings import OwnSettings, check_unchanged
 from symphony.model.settings.setting_types import (
     CONDITIONS,
+    REMOVED_VOLUME_KINDS,
     RESTART_FIELDS,
     RESTARTING_POLICIES,
     SHARED_MEMORY,
@@ -386,18 +387,9 @@ class Component(SettingMethods):
         """
         return self._mount("config", mount_path=mount_path, config=config, files=files, name=name)
 
-    def mount_git_repo(
-        self,
-        repository: str,
-        mount_path: str,
-        *,
-        revision: str | None = None,
-        name: str | None = None,
-    ) -> Self:
-        """Check out a git repository into a directory before the process starts."""
-        return self._mount(
-            "git_repo", mount_path=mount_path, repository=repository, revision=revision, name=name
-        )
+    def mount_git_repo(self, *_arguments: object, **_options: object) -> NoReturn:
+        """Raise `SpecError`, because `code` has replaced this method."""
+        raise SpecError(f"mount_git_repo was removed; {REMOVED_VOLUME_KINDS['git_repo']}")
 
     # --- placement ---
 

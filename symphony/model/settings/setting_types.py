@@ -366,26 +366,10 @@ VOLUME_KINDS: dict[str, tuple[str, dict[str, Field]]] = {
             _VOLUME_NAME,
         ),
     ),
-    "git_repo": (
-        "A git repository that is checked out before the process starts.",
-        field_table(
-            _MOUNT_PATH,
-            Field(
-                name="repository",
-                type=NONEMPTY_TEXT,
-                description="the URL of the repository",
-                subject="the repository",
-                required=True,
-            ),
-            Field(
-                name="revision",
-                type=NONEMPTY_TEXT,
-                description="a branch, a tag or a commit",
-                subject="the revision",
-            ),
-            _VOLUME_NAME,
-        ),
-    ),
+}
+# The volume kinds of earlier versions, each with what to use instead.
+REMOVED_VOLUME_KINDS = {
+    "git_repo": "clone the repository on this machine, and set code to the directory of the clone",
 }
 
 
@@ -456,6 +440,8 @@ def _volume(value: object, _: str, errors: ErrorCollector) -> dict[str, Any] | N
             f"not {shown(value)}{volume_hint(value)}"
         )
     ((kind, given),) = validators.mapping(value, "a volume").items()
+    if kind in REMOVED_VOLUME_KINDS:
+        raise SpecError(f"the volume kind {kind} was removed; {REMOVED_VOLUME_KINDS[kind]}")
     validators.refuse_unknown([kind], VOLUME_KINDS, "a volume")
     _, fields = VOLUME_KINDS[kind]
     details: dict[str, Any] | None = None

@@ -573,7 +573,6 @@ class Settings:
         - shared_memory: {size: 8Gi}
         - secret: {secret: keys, mount_path: /keys, files: token.txt}
         - config: {config: settings, mount_path: /settings, files: {settings.yml: settings.yml}}
-        - git_repo: {repository: "https://git.example/team/code", revision: main, mount_path: /code}
         """,
         honoured_by=ONLY_KUBE,
     )

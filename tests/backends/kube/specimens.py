@@ -76,7 +76,6 @@ def everything(exp: Experiment) -> None:
     process.mount_config("train", "/conf", files=["conf/train.toml", "conf/blob"]).mount_config(
         "theirs", "/theirs"
     )
-    process.mount_git_repo("https://git.example/rl.git", "/src", revision="v1.2", name="sources")
     process.node_selector("pool", "gpu").add_label("example.org/team", "rl").add_label(
         "tier", "train"
     )
@@ -198,9 +197,6 @@ def volumes(exp: Experiment) -> None:
     lone.mount_nfs("fs", "/exports/c", "/i", name="data").mount_host_path(
         "/three/data", "/j", name="data"
     )
-    lone.mount_git_repo("https://git.example/a", "/k").mount_git_repo(
-        "https://git.example/a", "/l", revision="main"
-    )
     lone.mount_pvc("claim", "/m").mount_pvc("claim", "/n", read_only=True)
 
 
@@ -243,7 +239,6 @@ EVERYTHING = RenderOptions(
     image="fallback:1",
     service_account="trainer",
     image_pull_secrets=("registry", "mirror"),
-    git_image="git.example/git:2",
 )
 SECRETS = {"wandb": "tokens/wandb", "ssh": "tokens/ssh"}
 SPECIMENS = {

@@ -332,6 +332,11 @@ def test_a_change_keeps_the_options_of_the_launch_that_it_does_not_set() -> None
     assert reset.options == KubeCluster().options
 
 
+def test_a_change_ignores_the_options_of_a_launch_by_another_version() -> None:
+    changing = KubeCluster()._with_options_of({"image": IMAGE, "git_image": "registry.example/git"})
+    assert changing.options.image == IMAGE
+
+
 # --- containers ---
 
 
@@ -726,13 +731,13 @@ def test_options_of_the_cluster_that_break_objects_are_refused(
 
 def test_all_containers_pass_the_restricted_level() -> None:
     exp, process = one()
-    process.mount_git_repo("https://example.org/r.git", "/code")
+    process.pod_yml = {"spec": {"initContainers": [{"name": "prepare", "image": IMAGE}]}}
     process.container_yml = {"securityContext": {"capabilities": {"add": ["NET_BIND_SERVICE"]}}}
     spec = spec_of(rendered(exp, RenderOptions(image=IMAGE, security="restricted")), process.name)
     seccomp = {"type": "RuntimeDefault"}
     assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": seccomp}
-    (checkout,), (container,) = spec["initContainers"], spec["containers"]
-    assert checkout["securityContext"] == {
+    (prepare,), (container,) = spec["initContainers"], spec["containers"]
+    assert prepare["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
     }

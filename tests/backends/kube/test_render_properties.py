@@ -139,8 +139,6 @@ def _tame(volume: Object) -> None:
     if kind in ("secret", "config", "pvc"):
         details["claim" if kind == "pvc" else kind] = "an.object"
         details.pop("files", None)
-    if kind == "git_repo":
-        details.pop("revision", None)
     if kind == "host_path":
         details["path"] = details["path"].replace("..", "-")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from symphony_kube.api.labels import SCRATCH, Scope
 from symphony_kube.render.experiment import read_files, render
 from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
 from symphony_kube.render.options import RenderOptions
-from symphony_kube.render.pod_parts.volumes import CHECKOUT_SCRIPT
 from symphony_kube.render.stop_script import VOLUME as SCRIPTS
 
 from .specimens import IMAGE, SPECIMENS, planned
@@ -173,10 +170,6 @@ REFUSED: list[tuple[Any, str]] = [
         "is not valid on Kubernetes: use a-z, 0-9, '-' and '.', at most 253",
     ),
     (
-        lambda p: p.mount_git_repo("r", "/x", revision="-f"),
-        "no branch, tag or commit begins with '-'",
-    ),
-    (
         lambda p: p.mount_pvc("c", "/etc/secrets/"),
         "the directory of the secrets of the experiment; choose another path",
     ),
@@ -323,77 +316,6 @@ def test_binary_secret_in_a_variable_is_refused() -> None:
     exp.new_process("p", command="c").set_env_secret("KEY", "ssh")
     with pytest.raises(SpecError, match="secret 'ssh' cannot be the value of a variable"):
         rendered(exp)
-
-
-# --- checkouts ---
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A repository with a branch, a tag, and another commit."""
-    path = tmp_path / "it's a $(repository)"
-    script = """
-        git init -q -b main "$1" && cd "$1"
-        commit() {
-            echo "$1" >what
-            git add what
-            git -c user.name=n -c user.email=e commit -q -m "$1"
-        }
-        commit first; git tag v1; commit second; git branch -q feature; commit third
-    """
-    subprocess.run(["sh", "-ec", script, "sh", path], check=True)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("revision", "what"),
-    [
-        ("", "third"),
-        ("main", "third"),
-        ("feature", "second"),
-        ("v1", "first"),
-        ("HEAD~1", "second"),
-    ],
-)
-def test_checkout_script(repository: Path, tmp_path: Path, revision: str, what: str) -> None:
-    if revision == "HEAD~1":
-        parse = ["git", "-C", repository, "rev-parse", revision]
-        revision = subprocess.check_output(parse, text=True).strip()
-    target = tmp_path / "checkout" / "repository"
-    target.parent.mkdir()
-    exp, process = one()
-    process.mount_git_repo(str(repository), "/src", revision=revision or None)
-    (init,) = spec_of(rendered(exp), "p")["initContainers"]
-    arguments = [argument.replace("$$", "$") for argument in init["args"][:2]]
-    for _ in range(2):  # an init container can be repeated
-        command = [*init["command"], *arguments, str(target)]
-        subprocess.run(
-            command, check=True, capture_output=True, env={**os.environ, "GIT_TERMINAL_PROMPT": "0"}
-        )
-        assert (target / "what").read_text() == f"{what}\n"
-        (target / "kept").touch()
-
-
-def test_failed_checkout_can_be_repeated(repository: Path, tmp_path: Path) -> None:
-    target = tmp_path / "checkout"
-    command = ["/bin/sh", "-c", CHECKOUT_SCRIPT, "/bin/sh", str(repository)]
-    failed = subprocess.run(
-        [*command, "none", str(target)], check=False, capture_output=True, text=True
-    )
-    assert failed.returncode != 0
-    assert "none" in failed.stderr
-    assert not target.exists()
-    subprocess.run([*command, "v1", str(target)], check=True, capture_output=True)
-    assert (target / "what").read_text() == "first\n"
-
-
-def test_checkout_has_the_resources_of_its_process_without_gpus() -> None:
-    exp, process = one()
-    process.resource_limit(cpu=1, gpu=2).mount_git_repo("r", "/src")
-    (init,) = spec_of(rendered(exp, RenderOptions(image=IMAGE, git_image="g:1")), "p")[
-        "initContainers"
-    ]
-    assert (init["image"], init["resources"]) == ("g:1", {"limits": {"cpu": "1"}})
 
 
 # --- configuration files and scratch directories ---

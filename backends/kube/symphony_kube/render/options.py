@@ -9,7 +9,6 @@ from typing import Any, Literal
 Expose = Literal["LoadBalancer", "NodePort", "none"]
 EXPOSE: tuple[Expose, ...] = ("LoadBalancer", "NodePort", "none")
 GPU = "nvidia.com/gpu"
-GIT_IMAGE = "alpine/git"
 RESTRICTED = "restricted"
 
 
@@ -28,7 +27,6 @@ class RenderOptions:
       extended while they are running.
     * ``code_image``: the image of the containers that unpack code, or None for the images of the
       processes.
-    * ``git_image``: the image that contains git and is used to check out repositories.
     * ``pod_yml``, ``job_yml``, ``service_yml`` and ``namespace_yml``: fields that are merged into
       all objects of these kinds.
     * ``security``: the Pod security level that all Pods pass, or None.
@@ -43,7 +41,6 @@ class RenderOptions:
     image_pull_secrets: tuple[str, ...] = ()
     gpu_resource: str = GPU
     limits_pods: bool = True
-    git_image: str = GIT_IMAGE
     pod_yml: Mapping[str, Any] = field(default_factory=dict)
     job_yml: Mapping[str, Any] = field(default_factory=dict)
     service_yml: Mapping[str, Any] = field(default_factory=dict)

@@ -80,8 +80,6 @@ def _with_options(
     }
     if "gpu" in process.settings.resource_limit:
         values["gpu_resource"] = options.gpu_resource
-    if any("git_repo" in volume for volume in process.settings.volumes):
-        values["git_image"] = options.git_image
     given = {name: value for name, value in values.items() if value}
     return replace(snapshot, settings={**snapshot.settings, **given})
 

@@ -5,8 +5,7 @@ mounts have the same source if they use the same NFS server and export, the same
 the same claim, or the same Secret or ConfigMap. A mount can be read-only while another mount of the
 same volume is writable. An empty directory without a name is shared by all containers that mount it
 at the same path with the same size and medium. An empty directory with a name is shared by all
-containers that use this name with the same size and medium. A checkout is shared by all containers
-that mount the same revision of the same repository.
+containers that use this name with the same size and medium.
 
 A volume has the name that the user gave it, or a name that consists of its kind and a hash. If the
 user gave the same name to two different volumes, both names get a hash.
@@ -20,7 +19,6 @@ from typing import Any
 
 from symphony.errors import SpecError
 from symphony.model.settings.setting_types import SHARED_MEMORY
-from symphony.model.settings.table import Settings
 from symphony_kube.api.labels import SCRATCH, SECRETS
 from symphony_kube.render.file_objects.code_volumes import (
     code_mount,
@@ -39,18 +37,8 @@ from symphony_kube.render.render_context import (
     RenderContext,
 )
 from symphony_kube.render.sync import restarts_in_place
-from symphony_kube.render.text import Object, check_object_name, escape, short_hash, unique_name
+from symphony_kube.render.text import Object, check_object_name, short_hash, unique_name
 
-_REPOSITORY = "repository"
-_CHECKOUT_PATH = f"/checkout/{_REPOSITORY}"
-# "$1" is the repository, "$2" the revision and "$3" the target. The shell does not expand their
-# values. git creates the directory itself, because it does not trust a directory that belongs to
-# another user. The directory gets its final name only when the checkout is complete, so that the
-# script can be repeated after a failure.
-CHECKOUT_SCRIPT = (
-    '[ -d "$3" ] || { rm -rf "$3.new" && git clone -- "$1" "$3.new" && '
-    '{ [ -z "$2" ] || git -C "$3.new" checkout "$2" --; } && mv "$3.new" "$3"; }'
-)
 # A volume name has at most 63 characters. The hash and its hyphen take up nine of these characters.
 _MAX_VOLUME_PREFIX_LENGTH = 54
 
@@ -60,7 +48,7 @@ class PodVolumes:
     """A Pod's volumes, mounts and init containers.
 
     ``mounts`` maps each process to its mounts. ``init_containers`` contains the containers that
-    check out repositories and unpack code.
+    unpack code.
     """
 
     volumes: list[Object] = field(default_factory=list)
@@ -72,15 +60,13 @@ class PodVolumes:
 class _Volume:
     """One volume with its mounts.
 
-    ``settings`` contains the settings of the first process that mounts the volume. ``identity`` is
-    plain data that is equal for all mounts of the same source.
+    ``identity`` is plain data that is equal for all mounts of the same source.
     """
 
     kind: str
     details: Mapping[str, Any]
     source: Object
     identity: list[Any]
-    settings: Settings
     mounts: list[Object] = field(default_factory=list)
 
     @property
@@ -110,16 +96,12 @@ def pod_volumes(
             mounts.append({"name": SECRETS, "mountPath": SECRETS_DIRECTORY, "readOnly": True})
         owner = f"process {process.path!r}"
         for entry in process.settings.volumes:
-            mounts.append(_mount(entry, process.settings, volumes, context, owner))
+            mounts.append(_mount(entry, volumes, context, owner))
     container_names = {process.name for process in unit.processes}
     for volume, name in _with_names(volumes.values()):
         for mount in volume.mounts:
             mount["name"] = name
         result.volumes.append({"name": name, **_volume_source(volume)})
-        if volume.kind == "git_repo":
-            container = unique_name(name, container_names)
-            container_names.add(container)
-            result.init_containers.append(_checkout(volume, name, container, context))
     _add_configs(result, unit, context)
     _add_code(result, unit, context, container_names, sends_code=sends_code)
     _add_scratch_directories(result, unit)
@@ -193,7 +175,6 @@ def _add_code(
 
 def _mount(
     entry: Mapping[str, Any],
-    settings: Settings,
     volumes: dict[str, _Volume],
     context: RenderContext,
     owner: str,
@@ -212,21 +193,13 @@ def _mount(
         )
     source = _SOURCES[kind](details, context, owner)
     is_shared_by_path = kind in ("empty_dir", "shared_memory") and "name" not in details
-    identity = [
-        source,
-        path if is_shared_by_path else "",
-        details.get("repository"),
-        details.get("revision"),
-    ]
-    volume = _Volume(
-        kind=kind, details=details, source=source, identity=identity, settings=settings
-    )
+    # The names of volumes contain a hash of this list, and must not depend on the version.
+    identity = [source, path if is_shared_by_path else "", None, None]
+    volume = _Volume(kind=kind, details=details, source=source, identity=identity)
     volume = volumes.setdefault(short_hash([identity, volume.user_name]), volume)
     mount: Object = {"name": "", "mountPath": path}
     if details.get("read_only"):
         mount["readOnly"] = True
-    if kind == "git_repo":
-        mount["subPath"] = _REPOSITORY
     volume.mounts.append(mount)
     return mount
 
@@ -260,23 +233,6 @@ def _volume_source(volume: _Volume) -> Object:
     # Some claims can only be attached read-only. For such a claim, the volume must also be
     # read-only.
     return {"persistentVolumeClaim": {**volume.source["persistentVolumeClaim"], "readOnly": True}}
-
-
-def _checkout(volume: _Volume, name: str, container: str, context: RenderContext) -> Object:
-    """Return the init container that checks out a repository."""
-    arguments = [volume.details["repository"], volume.details.get("revision", ""), _CHECKOUT_PATH]
-    result: Object = {
-        "name": container,
-        "image": context.options.git_image,
-        "command": ["/bin/sh", "-c", CHECKOUT_SCRIPT, "/bin/sh"],
-        "args": [escape(argument) for argument in arguments],
-        "env": [{"name": "GIT_TERMINAL_PROMPT", "value": "0"}],
-    }
-    amounts = resources(volume.settings, None)
-    if amounts:
-        result["resources"] = amounts
-    result["volumeMounts"] = [{"name": name, "mountPath": "/checkout"}]
-    return result
 
 
 # --- volume sources ---
@@ -337,18 +293,6 @@ def _object_name(name: str, kind: str, context: RenderContext, owner: str) -> st
     return created or check_object_name(name, f"{owner}: the {kind}")
 
 
-def _git_repo(details: Mapping[str, Any], context: RenderContext, owner: str) -> Object:
-    del context
-    revision = details.get("revision", "")
-    # git would interpret a revision with a leading hyphen as an option.
-    if revision.startswith("-"):
-        raise SpecError(
-            f"{owner} checks out the revision {revision!r}: no branch, tag or commit begins with "
-            "'-'"
-        )
-    return {"emptyDir": {}}
-
-
 _SOURCES: dict[str, Callable[[Mapping[str, Any], RenderContext, str], Object]] = {
     "nfs": _nfs,
     "host_path": _host_path,
@@ -357,5 +301,4 @@ _SOURCES: dict[str, Callable[[Mapping[str, Any], RenderContext, str], Object]] =
     "shared_memory": _shared_memory,
     "secret": _secret,
     "config": _config,
-    "git_repo": _git_repo,
 }

@@ -8,6 +8,7 @@ met. If the client is killed, the same command continues. A running supervisor c
 
 from __future__ import annotations
 
+import functools
 import math
 import signal
 import time
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
 
-# A process with one of these reasons does not start soon. A command does not wait for it.
+# A process with one of these reasons does not start soon. A command does not wait until it starts.
 _OBSTACLES = frozenset(
     {
         ReasonCode.UNSCHEDULABLE,
@@ -66,6 +67,10 @@ _OBSTACLES = frozenset(
         ReasonCode.BACKING_OFF,
     }
 )
+# How long a process must have such a reason before a command gives up the start of others that wait
+# for this process. Some obstacles are gone in a moment, such as a node that is full until a stopped
+# Pod has left it.
+OBSTACLE_SECONDS = 30.0
 
 
 def stop(
@@ -549,6 +554,9 @@ class Operation:
         self._observed: set[str] = set()
         # The units that the supervisor creates.
         self._of_supervisor: set[str] = set()
+        # The processes with obstacles to their start, and the times on the monotonic clock at which
+        # they were seen first.
+        self._obstacles: dict[str, float] = {}
 
     def stop_in_order(self, units: Mapping[str, UnitStatus]) -> None:
         """Also stop units, each when its turn comes. Those whose turn has come are stopped now."""
@@ -719,7 +727,9 @@ class Operation:
     def run(self) -> None:
         """Perform the requests, and return when they are done.
 
-        Raises TimeoutError if this takes too long. The requests then remain.
+        Raises TimeoutError if this takes too long, and BackendError if processes are left that only
+        this command would start, and that wait for a process with an obstacle to its start. The
+        requests then remain.
         """
         has_requests = self._requested or self._stopped
         if has_requests and not self._follow(self._is_done, self._deadline):
@@ -727,6 +737,28 @@ class Operation:
                 f"experiment {self._scope.experiment!r}: the {self._verb} was not done "
                 f"within {self._timeout:g} s; repeat the command to continue it"
             )
+        self._check_all_started()
+
+    def _check_all_started(self) -> None:
+        """Raise BackendError if units wait for processes with obstacles, and no supervisor will
+        start them.
+        """
+        observation = self._observation
+        waiting, obstacles = [], dict[str, None]()
+        for name, unit in self._existing(observation).items():
+            if unit.waits_for_start and unit.attempt.number <= self._requested[name]:
+                found = self._find_obstacles(name, observation)
+                waiting += [name] if found else []
+                obstacles.update(dict.fromkeys(found))
+        if not waiting or self._is_supervised:
+            return
+        first = next(iter(obstacles))
+        reason = observation.containers[first].reason
+        raise BackendError(
+            f"experiment {self._scope.experiment!r}: {join_names(waiting, limit=3)} could not be "
+            f"started yet, because {first} does not start: {reason}; when it has started, repeat "
+            "the command to continue it"
+        )
 
     def _follow(
         self, is_done: Callable[[Observation, ReadyLogs], bool], deadline: float | None
@@ -744,6 +776,7 @@ class Operation:
             while True:
                 observation = replace(latest, containers=logs.add_ready(latest))
                 self._observation = observation
+                self._note_obstacles(observation)
                 begun = self._begun_replacements(observation)
                 now = self._api.now()
                 steps = self._find_steps(observation)
@@ -757,10 +790,39 @@ class Operation:
                 if seconds is not None and seconds <= 0:
                     return False
                 wake = None if steps.wake_at is None else max(0.0, steps.wake_at - now)
-                pauses = [item for item in (pause, seconds, wake) if item is not None]
+                next_give_up = self._next_lasting_obstacle()
+                times = (pause, seconds, wake, next_give_up)
+                pauses = [item for item in times if item is not None]
                 if logs.pending:
                     pauses.append(LOG_POLL_SECONDS)
                 latest = stream.next(min(pauses, default=None)) or latest
+
+    def _note_obstacles(self, observation: Observation) -> None:
+        """Note since when processes have had obstacles to their start."""
+        now = time.monotonic()
+        self._obstacles = {
+            process: self._obstacles.get(process, now)
+            for process, container in observation.containers.items()
+            if container.cause.code in _OBSTACLES
+        }
+
+    def _next_lasting_obstacle(self) -> float | None:
+        """Return the time in seconds until another obstacle has lasted for `OBSTACLE_SECONDS`."""
+        now = time.monotonic()
+        ends = [since + OBSTACLE_SECONDS for since in self._obstacles.values()]
+        return min((end - now for end in ends if end > now), default=None)
+
+    @functools.cached_property
+    def _is_supervised(self) -> bool:
+        """True if a supervisor starts the processes that this command does not start."""
+        return _has_supervisor(self._api, self._scope)
+
+    def _does_not_start(self, process: str) -> bool:
+        """Return whether a process has an obstacle for which this command does not wait."""
+        since = self._obstacles.get(process)
+        if since is None:
+            return False
+        return time.monotonic() >= since + OBSTACLE_SECONDS or self._is_supervised
 
     def _find_steps(self, observation: Observation) -> Steps:
         """Return how the requests of this command and of others continue."""
@@ -907,14 +969,28 @@ class Operation:
                 continue
             if unit is None:
                 # The process is created by the supervisor.
-                if container.state not in ENDED and container.cause.code not in _OBSTACLES:
+                if container.state not in ENDED and not self._does_not_start(process):
                     return False
                 continue
-            if container.cause.code not in _OBSTACLES and not self._waits_in_vain(
-                unit, observation
-            ):
+            if not self._does_not_start(process) and not self._waits_in_vain(unit, observation):
                 return False
         return True
+
+    def _find_obstacles(self, name: str, observation: Observation) -> list[str]:
+        """Return the processes with obstacles for which a unit waits, and which this command
+        starts.
+        """
+        found = []
+        for process, condition in self._roster[name].starts_after.items():
+            verdict = start_order.verdict({process: condition}, observation.containers)
+            unit = self._started_units().get(process)
+            if unit is None or verdict.word != "wait":
+                continue
+            if self._does_not_start(process):
+                found.append(process)
+            else:
+                found += self._find_obstacles(unit, observation)
+        return found
 
     def _started_units(self) -> dict[str, str]:
         """Return the processes that this command starts, with their units."""

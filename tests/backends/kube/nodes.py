@@ -30,7 +30,7 @@ class Nodes:
         status = {"name": container["name"], "restartCount": 0, "state": state}
         patch = {
             "spec": {"nodeName": "n1"},
-            "status": {"phase": phase, "containerStatuses": [status]},
+            "status": {"phase": phase, "conditions": [], "containerStatuses": [status]},
         }
         self._kube.raw.call("PATCH", self.path(pod), patch, MERGE_PATCH)
 
@@ -40,6 +40,18 @@ class Nodes:
 
     def wait(self, pod, reason, message):
         self._report(pod, "Pending", {"waiting": {"reason": reason, "message": message}})
+
+    def refuse(self, pod):
+        """Report that no node accepts a Pod at the moment."""
+        self.await_pod(pod)
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/1 nodes are available: 1 Insufficient cpu",
+        }
+        patch = {"status": {"phase": "Pending", "conditions": [condition]}}
+        self._kube.raw.call("PATCH", self.path(pod), patch, MERGE_PATCH)
 
     def exit(self, pod, code):
         times = {"startedAt": now(), "finishedAt": now()}

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from symphony.errors import AlreadyExists, LaunchIncomplete, Unreachable
+from symphony.errors import AlreadyExists, BackendError, LaunchIncomplete, Unreachable
 from symphony.plan.policies import Policies
-from symphony.status import State
-from symphony_kube import apply_changes
+from symphony.status import ReasonCode, State
+from symphony_kube import apply_changes, client_requests
 from symphony_kube.lifecycle import description, launch
 from symphony_kube.lifecycle.supervisor import detached
 from symphony_kube.lifecycle.supervisor.detached import directory_of
@@ -192,6 +192,55 @@ def test_deadline_of_running_pods_cannot_be_extended(shared, name):
     # The new Pod of a restarted process has the new deadline.
     shared.up(describe(2000, seed="2"))
     assert shared.diff(describe(2000, seed="2")).is_empty
+    shared.delete(name)
+
+
+@pytest.mark.parametrize("is_momentary", [True, False])
+def test_change_waits_for_a_node_that_is_full_for_a_moment(
+    shared, name, nodes, monkeypatch, is_momentary
+):
+    """There is no supervisor that could start the process that waits for the other one."""
+
+    def describe(seed):
+        experiment = shared.new_experiment(name)
+        python(experiment, "db", FOREVER, env={"SEED": seed})
+        python(experiment, "app", FOREVER, env={"SEED": seed}).starts_after("db", "started")
+        return experiment
+
+    shared.launch(describe("1"))
+    nodes.run("db")
+    nodes.run("app")
+    directory = directory_of(shared.api, shared.scope(name))
+    wait_until(lambda: not directory.exists)
+    is_done, seen = client_requests.Operation._is_done, threading.Event()
+
+    def note_obstacle(operation, observation, logs):
+        done = is_done(operation, observation, logs)
+        if observation.containers["db"].cause.code is ReasonCode.UNSCHEDULABLE:
+            seen.set()
+        return done
+
+    monkeypatch.setattr(client_requests.Operation, "_is_done", note_obstacle)
+    if not is_momentary:
+        monkeypatch.setattr(client_requests, "OBSTACLE_SECONDS", 0.1)
+    with ThreadPoolExecutor(1) as pool:
+        change = pool.submit(shared.up, describe("2"))
+        wait_until(lambda: nodes.is_stopped("app"))
+        nodes.exit("app", 143)
+        wait_until(lambda: nodes.is_stopped("db"))
+        nodes.exit("db", 143)
+        nodes.refuse("db--2")
+        assert seen.wait(60)
+        if not is_momentary:
+            message = f"{name!r}: app could not be started yet.*db.*Unschedulable.*repeat"
+            with pytest.raises(BackendError, match=message) as caught:
+                change.result(timeout=60)
+            assert "\n" not in str(caught.value)
+            change = pool.submit(shared.up, describe("2"))
+        nodes.run("db--2")
+        nodes.run("app--2")
+        change.result(timeout=60)
+    assert shared.diff(describe("2")).is_empty
     shared.delete(name)
 
 

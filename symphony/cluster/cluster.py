@@ -139,7 +139,7 @@ class Cluster(CheckedAttributes):
     # recorded, so that a later change of the experiment, or another launch, can keep them.
     launch_option_names: ClassVar[tuple[str, ...]] = ()
     # The options of earlier versions, each with what to do instead.
-    removed_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    _removed_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
     _resources: Mapping[str, str] = MappingProxyType({})
     _configuration: SymphonyConfig | None = None
 
@@ -217,10 +217,10 @@ class Cluster(CheckedAttributes):
         known = cls.option_names()
         for option in options:
             check_is_text(option, "option")
-            if option in cls.removed_options:
+            if option in cls._removed_options:
                 raise SpecError(
                     f"the option {option!r} of the backend {name!r} was removed; "
-                    f"{cls.removed_options[option]}",
+                    f"{cls._removed_options[option]}",
                     path=(option,),
                 )
             if option not in known:

@@ -275,7 +275,7 @@ def test_keyword_arguments_take_the_values_of_a_file(
         ({"volumes": [{"nfs": {"server": "s"}}]}, "a volume of kind nfs needs mount_path"),
         (
             {"volumes": [{"git_repo": {"repository": "r", "mount_path": "/m"}}]},
-            "the volume kind git_repo was removed; clone the repository on this machine, and set code",
+            "the volume kind git_repo was removed; clone the repository on this machine, and set",
         ),
         ({"binds": {"s": 0}}, "the port of 's' must be a number from 1 to 65535"),
     ],

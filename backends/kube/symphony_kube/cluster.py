@@ -96,7 +96,7 @@ class KubeCluster(Cluster):
         "security",
         "bind_host",
     )
-    removed_options: ClassVar[Mapping[str, str]] = MappingProxyType(
+    _removed_options: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"git_image": "no volume needs it, because code has replaced git_repo; remove the option"}
     )
     # The active run whose objects are read instead of those of any launch, and the label of these

@@ -81,6 +81,11 @@ class UnitDecision:
     in_row: int = 0
     reason_code: ReasonCode = ReasonCode.BACKING_OFF
 
+    @property
+    def is_release(self) -> bool:
+        """True if the ranks release their machines, because there are none for the others."""
+        return self.reason_code is ReasonCode.UNSCHEDULABLE
+
 
 def decide_unit(ranks: Mapping[str, Rank]) -> UnitDecision | None:
     """Return what happens to the ranks of a unit, or None if they continue.

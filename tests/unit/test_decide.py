@@ -1223,6 +1223,43 @@ def test_unit_is_released_if_not_all_ranks_are_placed_in_time() -> None:
     assert 14.0 <= (story.wake_at or 0.0) <= 18.0
 
 
+def placed_unit(count: int) -> Story:
+    """Return the story of a unit whose ranks must find machines in 8 s, and whose first has one."""
+    story = Story(*ranks(count, restart=ON_FAILURE, place_within=8.0), name="exp")
+    story.ignored = (Start, Clear)
+    story.lines()
+    story.see("r0", attempt=0, running=True, since=0.0, placed=True)
+    return story
+
+
+def test_rank_that_has_finished_needs_no_machine() -> None:
+    story = placed_unit(2)
+    story.see("r1", attempt=0, running=True, since=0.0, placed=True).lines()
+    story.at(1).exits("r1", 0)
+    assert story.lines() == ["exited r1"]
+    assert story.at(100).lines() == []
+
+
+def test_rank_that_is_not_created_has_time_to_find_a_machine() -> None:
+    story = placed_unit(2)
+    assert story.at(100).lines() == ["started r0", "> start r1"]
+    story.see("r1", attempt=0, running=True, since=100.0, placed=False)
+    assert story.at(107).lines() == ["started r1"]
+    assert story.wake_at == 108.0
+
+
+def test_rank_that_has_finished_waits_until_the_others_have_released_their_machines() -> None:
+    story = placed_unit(3)
+    story.see("r1", attempt=0, running=True, since=0.0, placed=True)
+    story.see("r2", attempt=0, running=True, since=0.0, placed=False).lines()
+    story.at(1).exits("r1", 0).lines()
+    reason = "only 1 of 2 ranks could be scheduled within 8 s"
+    assert story.at(8).lines() == [f"> stop r0: {reason}", f"> stop r2: {reason}"]
+    story.exits("r2", None)
+    events = [(each["event"], each["process"]) for each in story.decide().events]
+    assert events == [("exited", "r2"), ("start-requested", "r1")]
+
+
 def two_units() -> Story:
     """Return the story of two units of two ranks, each of which must find its machines in 8 s."""
     first = ranks(2, restart=ON_FAILURE, place_within=8.0)

@@ -86,6 +86,8 @@ class _Draw:
         if self._chance(0.25):
             scenario.delays = [self._ticks(3) for _ in range(1 + int(self._random() * 6))]
             scenario.repeats = [self._chance(0.3) for _ in range(1 + int(self._random() * 4))]
+        if self._has_gang and count > 1 and self._chance(0.3):
+            self._limit_machines(processes)
         return scenario
 
     def _process(self, name: str, earlier: Sequence[Process]) -> Process:
@@ -134,6 +136,17 @@ class _Draw:
             rank.restart, rank.max_restarts = first.restart, first.max_restarts
             rank.backoff, rank.starts_after = first.backoff, dict(first.starts_after)
             rank.deadline = None
+
+    def _limit_machines(self, processes: Sequence[Process]) -> None:
+        """Let the ranks of the gang wait for machines, which are not always found in time."""
+        within = self._pick((2.0, 4.0))
+        for process in processes:
+            if process.gang is None:
+                continue
+            process.place_within = within
+            for execution in process.executions:
+                if self._chance(0.5):
+                    execution.placed_after = self._ticks(10) if self._chance(0.8) else None
 
     def _set_policies(self, scenario: Scenario) -> None:
         names = [process.name for process in scenario.processes]

@@ -31,6 +31,8 @@ def check_quiet(experiment: Experiment, state: RunState) -> None:
             _check_readiness(name, past)
         else:
             _check_waits(experiment, name, past, state.tracks[name])
+    for past in experiment.pasts.values():
+        _check_machines(experiment, past)
     for past in experiment.gone:
         if past.is_running:
             raise Broken(PROGRESS, f"{past.settings.name} was removed, but it is running")
@@ -43,6 +45,16 @@ def check_quiet(experiment: Experiment, state: RunState) -> None:
     have_ended = all(track.state in ENDED for track in state.tracks.values())
     if have_ended and not any(past.is_stopped for past in experiment.pasts.values()):
         raise Broken(PROGRESS, "all processes have ended, but the experiment has not")
+
+
+def _check_machines(experiment: Experiment, past: Past) -> None:
+    """Check that no rank holds a machine while there is none for another one."""
+    if not past.settings.place_within or not past.is_running or past.programs[-1].placed is None:
+        return
+    for other in experiment.gang_of(past):
+        if other.is_running and other.programs[-1].placed is None:
+            message = f"{past.settings.name} keeps its machine, but there is none for another rank"
+            raise Broken(PROGRESS, message)
 
 
 def _check_readiness(name: str, past: Past) -> None:

@@ -44,6 +44,7 @@ class _Known:
         "kill_at",
         "killed",
         "leftovers",
+        "placed",
         "program",
         "ready",
         "reserved",
@@ -67,6 +68,7 @@ class _Known:
         self.cleared = self.clearing = self.reserved = False
         self.disruption: Disruption | None = None
         self.done_by = ""
+        self.placed = False
         self.program: Program | None = None
 
     def begin(self, attempt: int) -> None:
@@ -76,7 +78,7 @@ class _Known:
         self.code = self.since = self.signaled_at = self.kill_at = None
         self.killed = self.leftovers = self.cleared = self.clearing = False
         self.disruption = self.program = None
-        self.done_by = ""
+        self.placed, self.done_by = False, ""
 
     def seen(self) -> Seen:
         """Return the facts as the product's executors report them."""
@@ -108,19 +110,23 @@ class _Known:
             self.reserved,
             "",  # unavailable
             self.done_by,
+            None,  # reason_code
+            self.placed,
+            self.program.placed if self.placed and self.program is not None else None,
         )
 
 
 class _Snapshot:
     """The facts about a program at one moment, on their way to the executor."""
 
-    __slots__ = ("code", "leftovers", "program", "ready", "running")
+    __slots__ = ("code", "leftovers", "placed", "program", "ready", "running")
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.running = program.ended is None
         self.code = program.code
         self.ready = program.ready is not None
+        self.placed = program.placed is not None
         self.leftovers = _has_leftovers(program)
 
     @property
@@ -130,6 +136,7 @@ class _Snapshot:
         return (
             self.running == (program.ended is None)
             and self.ready == (program.ready is not None)
+            and self.placed == (program.placed is not None)
             and self.leftovers == _has_leftovers(program)
         )
 
@@ -232,6 +239,7 @@ class Executor:
             known.signaled_at, known.since = program.terminated, program.started
             known.running = program.ended is None
             known.ready = program.ready is not None
+            known.placed = program.placed is not None
             known.disruption = _disruption(program)
             if program.ended is not None:
                 is_lost = lost_since is not None and program.ended >= lost_since
@@ -260,6 +268,7 @@ class Executor:
         known.begin(program.attempt)
         known.program, known.starting, known.running = program, False, True
         known.since, known.done_by = program.started, "the platform"
+        known.placed = program.placed is not None
         self._show(program.name, known)
 
     def _report(self, snapshot: _Snapshot) -> None:
@@ -281,6 +290,7 @@ class Executor:
             self._clock.after(RESYNC_SECONDS, self._report, _Snapshot(program))
         known.starting, known.running, known.ready = False, snapshot.running, snapshot.ready
         known.since = program.started if snapshot.running else program.ended
+        known.placed = snapshot.placed
         known.code = program.reported_code if snapshot.code is not None else None
         known.leftovers = snapshot.leftovers
         known.disruption = _disruption(program)

@@ -84,7 +84,9 @@ class Ledger:
             past = pasts.pop(name)
             past.is_removed = True
             # The other ranks do not remember how often this one has restarted.
-            self.experiment.gangs.pop(past.settings.gang or "", None)
+            gang = self.experiment.gangs.get(past.settings.gang or "")
+            if gang is not None:
+                gang.forget_restarts()
             past.allow_grace(None, asked.at)
             past.stop_request = asked
             self.experiment.gone.append(past)

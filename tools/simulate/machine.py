@@ -23,7 +23,8 @@ class Program:
     received SIGKILL. ``reported_code`` is the exit code as far as anybody can know it: nobody keeps
     it if the supervisor and its guardian are dead. ``disrupted`` says what took it away or is doing
     so, if anything. ``strays_until`` is the time at which the children that it has left behind
-    exit, or None if there are none. ``is_counted`` is true if it counts as a restart.
+    exit, or None if there are none. ``is_counted`` is true if it counts as a restart. ``placed`` is
+    the time at which a machine was found for it, or None. Without a machine, it has no exit code.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Program:
         "late_recorded",
         "name",
         "pid",
+        "placed",
         "ready",
         "start_recorded",
         "started",
@@ -53,6 +55,7 @@ class Program:
         self.pid = pid
         self.execution = execution
         self.started = at
+        self.placed: float | None = None
         self.ready: float | None = None
         self.ended: float | None = None
         self.code: int | None = None
@@ -96,11 +99,25 @@ class Machine:
         program = Program(name, attempt, pid, execution, self._clock.now)
         self.programs.append(program)
         self.latest[name] = program
+        if execution.placed_after == 0.0:
+            self._begin(program)
+        elif execution.placed_after is not None:
+            self._clock.after(execution.placed_after, self._place, program)
+        return program
+
+    def _place(self, program: Program) -> None:
+        if program.ended is None:
+            self._begin(program)
+            self._on_change(program)
+
+    def _begin(self, program: Program) -> None:
+        """Let a program begin on a machine that was found for it."""
+        program.placed = self._clock.now
+        execution = program.execution
         if execution.ready_after is not None:
             self._clock.after(execution.ready_after, self._become_ready, program)
         if execution.exits_after is not None:
             self._clock.after(execution.exits_after, self._exit_by_itself, program)
-        return program
 
     def start_again(self, program: Program, execution: Execution) -> Program:
         """Start a program again as a platform does by itself, so that nobody observes its exit."""
@@ -114,7 +131,9 @@ class Machine:
             if program.terminated is not None:
                 return
             program.terminated = now
-            if program.execution.stops_after is not None:
+            if program.placed is None:
+                self._clock.after(0.0, self._exit_after_drain, program)
+            elif program.execution.stops_after is not None:
                 self._clock.after(program.execution.stops_after, self._exit_after_term, program)
         elif program.strays_until is not None and program.strays_terminated is None:
             program.strays_terminated = now
@@ -137,7 +156,7 @@ class Machine:
 
     def drain(self, program: Program, how: str) -> None:
         """Take a program away as a machine does that is emptied: signal it, and kill it later."""
-        if program.ended is not None or program.disrupted:
+        if program.ended is not None or program.disrupted or program.placed is None:
             return
         program.disrupted = how
         self._on_change(program)
@@ -170,7 +189,7 @@ class Machine:
             self._exit(program, KILL_CODE, with_children=True)
 
     def _exit(self, program: Program, code: int | None, *, with_children: bool = False) -> None:
-        program.ended, program.code = self._clock.now, code
+        program.ended, program.code = self._clock.now, None if program.placed is None else code
         seconds = program.execution.child_seconds
         if seconds is not None and not with_children:
             program.strays_until = self._clock.now + seconds

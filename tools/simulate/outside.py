@@ -57,6 +57,7 @@ class Outside:
             return False
         is_asked = past.is_stopped or past.may_start or past.settings.gang is not None
         is_signaled = program.terminated is not None or bool(program.disrupted)
+        is_signaled = is_signaled or program.placed is None
         if is_asked or is_signaled or program.ended is not None or not program.start_recorded:
             return False
         limit = past.settings.max_restarts

@@ -175,14 +175,23 @@ def backoff_delay(in_row: int, first: float | None) -> float:
 class Gang:
     """The past of a gang: how often its ranks have been restarted, those of the last time, and when
     the first of these started.
+
+    ``released`` is the time at which its ranks were first stopped because machines were not found
+    for all of them, until they start again, or None.
     """
 
     restarts: int = 0
     restarted: list[str] = field(default_factory=list)
     began: float = 0.0
+    released: float | None = None
 
     def count_anew(self) -> None:
-        """Begin to count restarts anew."""
+        """Begin to count restarts anew, because a user or the experiment starts the ranks."""
+        self.forget_restarts()
+        self.released = None
+
+    def forget_restarts(self) -> None:
+        """Forget how often the ranks have been restarted."""
         self.restarts = 0
         self.restarted.clear()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from simulate.machine import Program
-from simulate.past import EPSILON, EVICTION_CAUSE, Experiment, Past
+from simulate.past import EPSILON, EVICTION_CAUSE, Experiment, Gang, Past
 from simulate.promises import CAUSE, RESTARTS, TRUTH, Broken
 from simulate.starts import unmet
 
@@ -64,8 +64,26 @@ def _exited(experiment: Experiment, past: Past, event: Event) -> None:
     program.exit_recorded = True
     _check_reason(experiment, past, program, event)
     past.graces.clear()
-    if event.get("reason_code") == "disrupted" and "restarts_in" in event:
+    if event.get("reason_code") in ("disrupted", "unschedulable") and "restarts_in" in event:
         past.resumed, past.ready_recorded = len(past.programs), False
+    if event.get("reason_code") == "unschedulable":
+        _note_release(experiment, past, event["at"])
+
+
+def _note_release(experiment: Experiment, past: Past, at: float) -> None:
+    """Note that a gang releases its machines, because there are none for its other ranks."""
+    name, gang = past.settings.name, past.settings.gang
+    ranks = experiment.gang_of(past)
+    lacks = any(rank.programs and rank.programs[-1].placed is None for rank in ranks)
+    if gang is None or not past.settings.place_within:
+        raise Broken(CAUSE, f"{name} has released its machine, but there is no limit")
+    # An interrupted start is repeated for its first reason.
+    is_exact = not experiment.scenario.delays and not experiment.scenario.crashes
+    if is_exact and not lacks:
+        raise Broken(CAUSE, f"{name} has released its machine, but all ranks had one")
+    record = experiment.gangs.setdefault(gang, Gang())
+    if record.released is None:
+        record.released = at
 
 
 def _check_reason(experiment: Experiment, past: Past, program: Program, event: Event) -> None:

@@ -25,7 +25,8 @@ class Execution:
     ignores the signal if this is None. A child process outlives it by ``child_seconds`` seconds if
     this is not None, and exits at once when it is signaled, unless ``child_ignores_term`` is true.
     The child has left the process group if ``child_left_group`` is true. If ``cannot_start`` is
-    true, the command cannot be run.
+    true, the command cannot be run. A machine for it is found after ``placed_after`` seconds, or
+    never if this is None. The times before its exit and its readiness begin then.
     """
 
     exits_after: float | None = None
@@ -36,6 +37,7 @@ class Execution:
     child_ignores_term: bool = False
     child_left_group: bool = False
     cannot_start: bool = False
+    placed_after: float | None = 0.0
 
 
 @dataclass(slots=True)
@@ -44,7 +46,8 @@ class Process:
 
     After the last of ``executions``, each further execution does the same as the last. A change of
     ``version`` means that the command has changed. If ``reserves`` is true, the process needs
-    resources such as GPUs, which are reserved again when a request starts it.
+    resources such as GPUs, which are reserved again when a request starts it. ``place_within`` is
+    the time within which machines must be found for all ranks of its gang, or 0.0 for no limit.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Process:
     grace: float = 5.0
     deadline: float | None = None
     gang: str | None = None
+    place_within: float = 0.0
     reserves: bool = False
     version: int = 0
     executions: list[Execution] = field(default_factory=lambda: [Execution()])

@@ -20,6 +20,7 @@ _PROCESS_DEFAULTS: Data = {
     "grace": 0.0,
     "deadline": None,
     "gang": None,
+    "place_within": 0.0,
     "reserves": False,
 }
 _SCENARIO_DEFAULTS: Data = {

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from simulate.machine import Program
 from simulate.past import EPSILON, Experiment, Gang, Past, backoff_delay
 from simulate.promises import CAUSE, GANG, ONCE, ORDER, RESTARTS, STOPPED, Broken
+from simulate.scenario import Process
 
 
 def check_start(experiment: Experiment, past: Past, program: Program) -> tuple[str, ...]:
@@ -150,15 +151,31 @@ def _check_gang_restart(experiment: Experiment, past: Past, program: Program) ->
     is_interrupted = _is_interrupted(experiment, gang, ranks)
     gang.restarted, gang.began = [program.name], program.started
     latest = [rank.latest for rank in ranks if rank.latest is not None]
+    if gang.released is not None:
+        is_early = program.started < gang.released + settings.place_within / 2 - EPSILON
+        gang.released = None
+        # Others can use the released machines for a while.
+        if is_early and not is_interrupted and not _is_requested(ranks):
+            raise Broken(RESTARTS, f"{program.name} was started too early after a release")
+        return
     if settings.restart == "Never":
         raise Broken(RESTARTS, f"{program.name} was restarted, but its policy is Never")
-    if any(each.is_lost for each in latest):
-        return
-    if _is_requested(ranks):
+    if any(each.is_lost for each in latest) or _is_requested(ranks):
         return
     has_cause = is_interrupted or _has_failed(experiment, settings.gang, latest)
     if settings.restart == "OnFailure" and not has_cause:
         raise Broken(RESTARTS, f"{program.name} was restarted, but no rank has failed")
+    _count_gang_restart(experiment, gang, settings, program, latest)
+
+
+def _count_gang_restart(
+    experiment: Experiment,
+    gang: Gang,
+    settings: Process,
+    program: Program,
+    latest: Sequence[Program],
+) -> None:
+    """Check that a gang has a restart left, and that the delay before it is over; count it."""
     limit = settings.max_restarts
     # If the supervisor is killed while it starts the ranks, they are restarted once more.
     retries = len(experiment.scenario.crashes)

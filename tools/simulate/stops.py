@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from simulate.machine import Program
 from simulate.past import EPSILON, Experiment, Past
 from simulate.promises import CAUSE, GRACE, STOP_ORDER, Broken
+from simulate.scenario import Process
 
 
 def check_stop(experiment: Experiment, past: Past, now: float) -> None:
@@ -68,7 +69,23 @@ def _has_reason(experiment: Experiment, past: Past, now: float) -> bool:
     if past.is_overdue(now):
         return True
     ranks = experiment.gang_of(past)
+    if past.settings.place_within and _lacks_machines(experiment, past.settings, ranks, now):
+        return True
     return any(rank is not past and rank.programs and not rank.is_running for rank in ranks)
+
+
+def _lacks_machines(
+    experiment: Experiment, settings: Process, ranks: Sequence[Past], now: float
+) -> bool:
+    """Return whether machines were not found in time for all ranks of a gang."""
+    running = [rank.programs[-1] for rank in ranks if rank.is_running]
+    placed = [program.placed for program in running if program.placed is not None]
+    if not placed:
+        return False
+    due = max(min(placed), *(program.started for program in running)) + settings.place_within
+    # A late observation can show a rank without a machine that was found in the meantime.
+    is_incomplete = len(placed) < len(ranks) or bool(experiment.scenario.delays)
+    return is_incomplete and now >= due - EPSILON
 
 
 def check_kill(experiment: Experiment, past: Past, program: Program, *, is_exact: bool) -> None:

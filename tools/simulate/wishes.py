@@ -47,6 +47,7 @@ def process_wish(process: Process) -> ProcessWish:
         gang=process.gang,
         reserves=process.reserves,
         fingerprint=str(process.version),
+        place_within=process.place_within,
     )
 
 

@@ -94,6 +94,8 @@ def _program_line(program: Program) -> str:
     name = f"{program.name} (execution {program.attempt})"
     if program.ended is None and program.disrupted:
         return f"{name} is signaled: {program.disrupted}"
+    if program.ended is None and program.placed is None:
+        return f"{name} waits for a machine"
     if program.ended is None:
         return f"{name} is ready" if program.ready is not None else f"{name} runs"
     if program.disrupted and program.code is None:

@@ -11,7 +11,7 @@ from symphony.plan.policies import Ending, RestartHistory, decide_end
 from symphony.plan.state import Event, Request, RunState, Track, apply, is_stopped_by_user
 from symphony.plan.unit_decision import UnitDecision, decide_unit, release_unit
 from symphony.plan.wish import ProcessWish, Wish
-from symphony.status import ReasonCode, State
+from symphony.status import ENDED, ReasonCode, State
 
 # Nothing follows for a unit of ranks from these events of a process.
 _OBSERVATIONS = frozenset({"waiting", "ready", "not-ready", "tested", "terminating"})
@@ -224,12 +224,12 @@ class Draft:
         due = self._release_time(gang)
         if due is None:
             return None
-        if self.now >= due and not self._is_released(gang) and self._keeps_machines(gang):
+        if self.now >= due and not self.is_released(gang) and self._keeps_machines(gang):
             due += within
         if self.now < due:
             self.wake(due)
             return None
-        ranks, tracks = self.wish.gangs[gang], self.state.tracks
+        ranks, tracks = self._unfinished_ranks(gang), self.state.tracks
         placed = [name for name in ranks if self._is_placed(name)]
         waiting = [name for name in ranks if self.seen(name).running and name not in placed]
         attempt = tracks[placed[0]].attempts
@@ -247,19 +247,30 @@ class Draft:
         """Return when a unit releases its machines if no more are found for it, or None if it has
         none, or all.
         """
-        ranks, tracks = self.wish.gangs[gang], self.state.tracks
-        within = self.wish.processes[ranks[0]].place_within
-        if not within or any(name not in tracks for name in ranks):
+        all_ranks, tracks = self.wish.gangs[gang], self.state.tracks
+        within = self.wish.processes[all_ranks[0]].place_within
+        if not within or any(name not in tracks for name in all_ranks):
             return None
-        if any(self.seen(name).starting or tracks[name].kill_at is not None for name in ranks):
+        ranks = self._unfinished_ranks(gang)
+        if any(not self._can_be_placed(name) for name in ranks):
             return None
         placed = [name for name in ranks if self._is_placed(name)]
         if not 0 < len(placed) < len(ranks):
             return None
-        begin = max(self._begin_of(name) for name in ranks if tracks[name].pid is not None)
+        begin = max(self._begin_of(name) for name in ranks)
         # A unit that waits for its first machine holds none. The others can be found right after.
         first_placed = min(self.seen(name).placed_since or begin for name in placed)
         return max(begin, first_placed) + within
+
+    def _unfinished_ranks(self, gang: str) -> list[str]:
+        """Return the ranks of a unit that need a machine, because they have not finished."""
+        tracks = self.state.tracks
+        return [name for name in self.wish.gangs[gang] if tracks[name].state not in ENDED]
+
+    def _can_be_placed(self, name: str) -> bool:
+        """Return whether a process has been started, and no request is stopping it."""
+        track = self.state.tracks[name]
+        return track.pid is not None and track.kill_at is None and not self.seen(name).starting
 
     def _is_placed(self, name: str) -> bool:
         return self.state.tracks[name].pid is not None and self.seen(name).placed
@@ -277,7 +288,7 @@ class Draft:
             if other == gang:
                 comes_later = True
                 continue
-            if self._is_released(other):
+            if self.is_released(other):
                 return True
             due = self._release_time(other)
             if due is not None and due <= self.now:
@@ -286,7 +297,7 @@ class Draft:
                     return False
         return keeps
 
-    def _is_released(self, gang: str) -> bool:
+    def is_released(self, gang: str) -> bool:
         """Return whether a unit releases its machines, or waits until it tries again."""
         for name in self.wish.gangs[gang]:
             track = self.state.tracks.get(name)

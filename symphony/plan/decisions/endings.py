@@ -20,7 +20,9 @@ def apply_policies(draft: Draft) -> None:
     for gang, ranks in draft.wish.gangs.items():
         decision = draft.decide_unit(gang)
         if decision is not None and not draft.is_started_by_request(gang):
-            for name in ranks:
+            is_beginning = decision.is_release and not draft.is_released(gang)
+            for name in () if is_beginning else ranks:
+                # Until a rank has exited, the release depends on the states of all of them.
                 _apply_to_rank(draft, name, decision)
     if draft.wish.has_end and not draft.state.stopping:
         ending = draft.decide_end()

@@ -22,6 +22,7 @@ from symphony_kube.api.retries import Timeouts
 from symphony_kube.render.roster import Unit, encode_roster
 from symphony_kube.state.observe import PodObserver
 from symphony_kube.watch import informer
+from symphony_kube.watch.all_experiments import ExperimentsWatch
 from symphony_kube.watch.experiment_informer import REST_FACTOR
 from symphony_kube.watch.informer import Change, Informer
 from symphony_kube.watch.observations import ObservationStream
@@ -432,12 +433,17 @@ def test_changes_during_a_list_call_are_applied_after_it(serve, monkeypatch):
         assert versions(take_changes(pods, 2)) == [("LISTED", "1"), ("MODIFIED", "201")]
 
 
-def test_reader_after_another_launch_does_not_share_what_was_known(serve):
+@pytest.mark.parametrize("is_same_second", [False, True])
+def test_reader_after_another_launch_does_not_share_what_was_known(serve, is_same_second):
     server, api = serve()
     server.items = [of_run(1)]
     with ObservationStream(api, SCOPE) as first, ObservationStream(api, SCOPE) as second:
         first.first()
-        server.items = [of_run(150, "q", run="two")]
+        replacing = of_run(150, "q", run="two")
+        if is_same_second:
+            created = server.items[0]["metadata"]["creationTimestamp"]
+            replacing["metadata"]["creationTimestamp"] = created
+        server.items = [replacing]
         assert [item.name for item in second.first().status] == ["q"]
         with pytest.raises(NotFound, match="replaced by another launch"):
             first.next(30)
@@ -487,6 +493,41 @@ def test_several_experiments_are_described_with_one_list(shared, through, kube_f
     ]
     expected = [shared.describe_experiment(each).state for each in names]
     assert [status.state for status in statuses] == expected
+
+
+@pytest.mark.parametrize("kind", ["pods", "jobs"])
+def test_an_experiment_that_is_launched_while_all_are_listed_is_not_shown_as_deleted(
+    shared, name, kind
+):
+    """The Pods are listed before the launch, and the other objects after it."""
+    experiment = shared.new_experiment(name)
+    process = unschedulable(experiment, "p")
+    if kind == "jobs":
+        process.job()
+    with ExperimentsWatch(shared.api, namespace=shared.namespace, follow=False) as watch:
+        watch.start()
+        shared.launch(experiment)
+        watch.start_names()
+        (status,) = watch.read()
+        assert [process.state for process in status] == [State.PENDING]
+        shared.delete(name)
+
+
+def test_an_experiment_whose_pods_were_deleted_is_listed_once(
+    kube_cluster, kube_faults, shared, through, name
+):
+    experiment = shared.new_experiment(name)
+    unschedulable(experiment, "p")
+    shared.launch(experiment)
+    kube_cluster.raw.call("DELETE", kube_cluster.path(f"pods/{name}-p"))
+    with ExperimentsWatch(through.api, namespace=shared.namespace, follow=False) as watch:
+        watch.start()
+        watch.start_names()
+        (status,) = watch.read()
+        assert [process.state for process in status] == [State.UNKNOWN]
+        before = is_list(kube_faults)
+        watch.read()
+        assert is_list(kube_faults) == before
 
 
 def succeed(kube_cluster, pod_name):

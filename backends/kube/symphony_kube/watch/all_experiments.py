@@ -182,11 +182,17 @@ class ExperimentsWatch:
         """Read what the objects do not show of the experiments that have changed."""
         now = time.monotonic()
         for name, due in list(self._due.items()):
-            if now < due:
+            # Another experiment can have brought news of the deletion of this one.
+            if now < due or name not in self._due:
                 continue
             del self._due[name]
             observer = self._observers[name]
             complete_observer(self._api, self._scope(name), observer)
+            if observer.may_have_missed_launch:
+                # The watch of the Pods can be later than that of the other objects.
+                self._start(PODS)
+                if observer.has_jobs:
+                    list_if_possible(lambda: self._start(JOBS))
             if observer.has_job_sets and JOB_SETS not in self._uids:
                 self._start_optional(JOB_SETS)
             if not observer.is_known:

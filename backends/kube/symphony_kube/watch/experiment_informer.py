@@ -92,8 +92,9 @@ class ExperimentInformer:
         self._listing = threading.Lock()
         self._is_listed = False
         self._started: set[str] = set()
-        # The latest run of which a Pod or Job was observed, and when this object was created.
-        self._run = ""
+        # The runs of which a Pod or Job was observed, and when the first one of the latest run was
+        # created.
+        self._runs: set[str] = set()
         self._run_since = ""
         # The latest observation, or None if it is out of date.
         self._observation: Observation | None = None
@@ -280,11 +281,12 @@ class ExperimentInformer:
         for item in objects:
             run = labels_of(item).get(RUN, "")
             created = item["metadata"].get("creationTimestamp", "")
-            if not run or run == self._run or created <= self._run_since:
+            # A list can contain objects of earlier launches. Two launches can have the same second.
+            if not run or run in self._runs or created < self._run_since:
                 continue
-            # The first list can contain objects of several launches.
-            self.is_replaced = bool(self._run) and self._is_listed
-            self._run, self._run_since = run, created
+            self.is_replaced = bool(self._runs) and self._is_listed
+            self._runs.add(run)
+            self._run_since = created
 
 
 def _paths(scope: Scope) -> dict[str, str]:

@@ -30,6 +30,8 @@ SERVICES = 8  # Each service has four variables.
 MEMORY = Path("/dev/shm")
 IDLE_MARGIN_PERCENT = 10.0  # This is a percentage of the capacity of all cores.
 IDLE_TIMEOUT_SECONDS = 10.0
+# A program sleeps if it has not used a tick of processor time in this time.
+SLEEP_SECONDS = 0.1
 
 Environment = Mapping[str, str]
 
@@ -68,6 +70,21 @@ def idle_waiter() -> Callable[[], None]:
             pass
 
     return settle
+
+
+def wait_until_asleep(pid: int) -> None:
+    """Wait until a program uses no processor time, such as a supervisor after a launch.
+
+    The function waits at most `IDLE_TIMEOUT_SECONDS`.
+    """
+    program = psutil.Process(pid)
+    deadline = time.monotonic() + IDLE_TIMEOUT_SECONDS
+    used = -1.0
+    while time.monotonic() < deadline:
+        before, used = used, sum(program.cpu_times()[:2])
+        if used == before:
+            return
+        time.sleep(SLEEP_SECONDS)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Measure how long it takes to stop many processes that exit when they receive TERM.
 
-symphony is compared with a plain loop that signals the process groups and reaps the processes.
+symphony is compared with a plain loop that signals the process groups and reaps the processes. A
+measurement begins when the supervisor has completed the work that follows a launch.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from _sleepers import (
     environments,
     experiment,
     local,
+    supervisor_pid,
     temporary_directory,
     temporary_state_directory,
+    wait_until_asleep,
 )
+
+from symphony import Cluster
 
 TIMES, STOP_TIMES = 1.5, 1.2
 # A large experiment is deleted within this time, in seconds.
@@ -64,18 +69,23 @@ def measure(options: Options) -> Iterator[Figure]:
 
 def deleted(state: Path, count: int) -> float:
     """Return how long `Cluster.delete` takes to stop the processes and remove all files."""
-    cluster = local(state)
-    cluster.launch(experiment(count))
-    return timed(lambda: cluster.delete(NAME))
+    return timed(functools.partial(launched(state, count).delete, NAME))
 
 
 def stopped(state: Path, count: int) -> float:
     """Return how long `Cluster.stop` takes to stop the processes."""
-    cluster = local(state)
-    cluster.launch(experiment(count))
-    seconds = timed(lambda: cluster.stop(NAME))
+    cluster = launched(state, count)
+    seconds = timed(functools.partial(cluster.stop, NAME))
     cluster.delete(NAME)
     return seconds
+
+
+def launched(state: Path, count: int) -> Cluster:
+    """Launch the experiment, and return its cluster when the supervisor has nothing to do."""
+    cluster = local(state)
+    cluster.launch(experiment(count))
+    wait_until_asleep(supervisor_pid(state))
+    return cluster
 
 
 def popen_loop(envs: Sequence[Environment]) -> float:

@@ -48,8 +48,12 @@ def _supervise(text: bytes, alive: int, messages: int, path: str) -> None:
     The other arguments are those of `symphony.supervised.supervisor.guardian.Link`.
     """
     import atexit
+    import gc
     import json
 
+    # The imports and a launch create only objects that remain. The search for garbage would visit
+    # them again and again.
+    gc.disable()
     preparation = json.loads(text)
     sys.path[:] = preparation["path"]
     # This function is called after all others. Without it, Python would remove each object before

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import gc
 import importlib
 import json
 import os
@@ -449,6 +450,9 @@ def _supervise(supervisor: Supervisor, guard: Guard) -> None:
     """Supervise the processes until all of them have exited."""
     supervisor.prepare_stop()
     supervisor.watch_guardian(guard)
+    # What the supervisor has created until now is no garbage.
+    gc.freeze()
+    gc.enable()
     supervisor.run()
     guard.end()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from symphony.plan.disruption import Disruption
 from symphony.plan.policies import Ending
@@ -75,7 +75,15 @@ class Seen(NamedTuple):
     placed: bool = True
     placed_since: float | None = None
 
+    def changed(self, changes: Mapping[str, Any]) -> Seen:
+        """Return a copy with other values of some fields, faster than `_replace`."""
+        values: list[Any] = list(self)
+        for name, value in changes.items():
+            values[_POSITIONS[name]] = value
+        return Seen._make(values)
 
+
+_POSITIONS = {name: position for position, name in enumerate(Seen._fields)}
 ABSENT = Seen()
 
 

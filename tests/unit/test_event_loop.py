@@ -24,7 +24,7 @@ def loop(errors: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[EventLo
     loop = EventLoop(lambda exc: errors.append(str(exc)))
     yield loop
     signal.set_wakeup_fd(previous)
-    for resource in (loop._selector, loop._wake_read, loop._wake_write):
+    for resource in (loop._epoll, loop._wake_read, loop._wake_write):
         resource.close()
 
 

@@ -361,11 +361,17 @@ class Draft:
     def requests_for(self, name: str) -> list[Request]:
         """Return the requests that a process waits for."""
         requests = self.state.requests
+        if not requests:
+            # This is the most frequent case, and thousands of processes can exit at once.
+            return []
         return [request for number, request in requests.items() if name in self._names_in(number)]
 
     def request_for(self, name: str, *kinds: str) -> Request | None:
         """Return the request of one of the given kinds that a process waits for, or None."""
-        return next((each for each in self.requests_for(name) if each.kind in kinds), None)
+        for request in self.requests_for(name):
+            if request.kind in kinds:
+                return request
+        return None
 
     def _names_in(self, number: int) -> set[str]:
         if number not in self._requested:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
-import selectors
+import math
+import select
 import signal
 import socket
 import threading
@@ -39,7 +40,9 @@ class EventLoop:
         self._on_error = on_error
         self._thread = threading.get_ident()
         self._paused: dict[int, Callback] = {}
-        self._selector = selectors.DefaultSelector()
+        # Thousands of processes are observed, and the module `selectors` is slower.
+        self._epoll = select.epoll()
+        self._watched: dict[int, Callback] = {}
         self._timers: list[tuple[float, int, Callback]] = []
         self._timer_numbers = itertools.count()
         self._posted: deque[Callback] = deque()
@@ -54,12 +57,14 @@ class EventLoop:
 
     def watch(self, descriptor: int, callback: Callback) -> None:
         """Call ``callback`` whenever ``descriptor`` is readable."""
-        self._selector.register(descriptor, selectors.EVENT_READ, callback)
+        self._epoll.register(descriptor, select.EPOLLIN)
+        self._watched[descriptor] = callback
 
     def unwatch(self, descriptor: int) -> None:
         """Stop watching ``descriptor``."""
         if self._paused.pop(descriptor, None) is None:
-            self._selector.unregister(descriptor)
+            del self._watched[descriptor]
+            self._epoll.unregister(descriptor)
 
     def after(self, seconds: float, callback: Callback) -> None:
         """Call ``callback`` once, after ``seconds`` seconds."""
@@ -94,15 +99,27 @@ class EventLoop:
     def run(self) -> None:
         """Run callbacks until `stop` is called."""
         while self._running:
-            for key, _ in self._selector.select(self._seconds_to_next_callback()):
-                if not self._call(key.data):
-                    self._pause(key.fd, key.data)
+            for descriptor, callback in self._poll():
+                # An earlier callback can have closed the descriptor, and its number can be in use.
+                is_watched = self._watched.get(descriptor) is callback
+                if is_watched and not self._call(callback):
+                    self._pause(descriptor, callback)
             while self._posted:
                 self._call(self._posted.popleft())
             now = time.monotonic()
             while self._timers and self._timers[0][0] <= now:
                 _, _, callback = heapq.heappop(self._timers)
                 self._call(callback)
+
+    def _poll(self) -> list[tuple[int, Callback]]:
+        """Return the readable descriptors and their callbacks, at the latest when another callback
+        is due.
+        """
+        seconds = self._seconds_to_next_callback()
+        # The system counts in milliseconds. Without rounding up, the loop would return too early.
+        timeout = None if seconds is None else math.ceil(seconds * 1000) / 1000
+        ready = self._epoll.poll(timeout, max(1, len(self._watched)))
+        return [(descriptor, self._watched[descriptor]) for descriptor, _ in ready]
 
     def _call(self, callback: Callback) -> bool:
         """Call ``callback``, and return whether it returned without an exception."""
@@ -115,9 +132,10 @@ class EventLoop:
 
     def _pause(self, descriptor: int, callback: Callback) -> None:
         """Stop watching ``descriptor`` for `ERROR_PAUSE_SECONDS`, unless that was already done."""
-        if descriptor not in self._selector.get_map():
+        if self._watched.get(descriptor) is not callback:
             return
-        self._selector.unregister(descriptor)
+        del self._watched[descriptor]
+        self._epoll.unregister(descriptor)
         self._paused[descriptor] = callback
         self.after(ERROR_PAUSE_SECONDS, lambda: self._resume(descriptor, callback))
 

@@ -41,19 +41,18 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LocalChild:
-    """A process that was started and has not been reaped. ``pidfd`` is None if no pidfd is open."""
+    """A process that was started and has not been reaped.
+
+    ``pid`` also identifies its process group and session. ``pidfd`` is None if no pidfd is open.
+    """
 
     name: str
+    pid: int
     popen: subprocess.Popen[bytes]
     birth: float
     pidfd: int | None
     terminal: Terminal | None = None
     is_draining: bool = False
-
-    @property
-    def pid(self) -> int:
-        """The pid of the process, which also identifies its process group and session."""
-        return self.popen.pid
 
 
 class LocalChildren:
@@ -118,7 +117,7 @@ class LocalChildren:
         else:
             popen = self._start_with_log(spec)
         self._restore_limits(popen.pid)
-        child = LocalChild(spec.name, popen, _birth_time(popen.pid), None, terminal)
+        child = LocalChild(spec.name, popen.pid, popen, _birth_time(popen.pid), None, terminal)
         self._running[spec.name] = child
         if self._uses_pidfds:
             # Every new child starts with copies of all descriptors. To keep their number small,

@@ -73,9 +73,10 @@ class Executor:
             self.starter.start(batch)
         elif kind is Clear:
             self._clear(batch)
+        now = self.now()
         for action in batch:
             if kind is Stop:
-                self._stop(action)
+                self._stop(action, now)
             elif kind is Kill:
                 self._kill(self._processes[action.process])
             elif kind is Reserve:
@@ -95,9 +96,8 @@ class Executor:
 
     # --- stopping ---
 
-    def _stop(self, action: Stop) -> None:
+    def _stop(self, action: Stop, now: float) -> None:
         process, seen = self._processes[action.process], self._facts.seen(action.process)
-        now = self.now()
         grace = max(0.0, action.kill_at - now)
         kill_at = action.kill_at if seen.kill_at is None else min(action.kill_at, seen.kill_at)
         signaled_at = now if seen.signaled_at is None else seen.signaled_at

@@ -58,7 +58,7 @@ class Facts:
 
     def note(self, name: str, **changes: Any) -> None:
         """Note facts about the present execution of a process, which are fields of `Seen`."""
-        self._known.put(name, self.seen(name)._replace(**changes))
+        self._known.put(name, self.seen(name).changed(changes))
         self._on_news()
 
     def forget_unavailable(self) -> None:

@@ -7,12 +7,13 @@ machine's processes serve all stops that are in progress.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from symphony.supervised.processes.identity import ProcessId, is_alive
@@ -35,8 +36,7 @@ _PAUSE_FACTOR = 1.5
 STOPS_PER_BATCH = 25
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopOrder:
+class StopOrder(NamedTuple):
     """How a process is stopped.
 
     ``signal`` asks its programs to exit, or ``command`` does so if it is not empty. With
@@ -44,24 +44,19 @@ class StopOrder:
     time in seconds after which the programs are killed.
     """
 
+    grace: float
     signal: str = DEFAULT_STOP_SIGNAL
     command: tuple[str, ...] = ()
     whole_group: bool = False
-    grace: float
 
     @classmethod
     def of(cls, spec: ProcessSpec, grace: float) -> StopOrder:
         """Return the order for a process with the given description."""
-        return cls(
-            signal=spec.stop_signal,
-            command=spec.stop_command,
-            whole_group=spec.signal_group,
-            grace=grace,
-        )
+        return cls(grace, spec.stop_signal, spec.stop_command, spec.signal_group)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the order as a dictionary of JSON-serializable values."""
-        return asdict(self)
+        return self._asdict()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StopOrder:
@@ -281,9 +276,8 @@ class Stopper:
         try:
             self._step()
         finally:
-            now = time.monotonic()
-            times = [stop.next_time for stop in self._stops.values()]
-            pause = min([self._pause, *(max(0.0, moment - now) for moment in times if moment)])
+            times = [stop.next_time for stop in self._stops.values() if stop.next_time]
+            pause = min(self._pause, min(times, default=math.inf) - time.monotonic())
             self._pause = min(self._pause * _PAUSE_FACTOR, LONGEST_PAUSE_SECONDS)
             self._schedule(max(pause, FIRST_PAUSE_SECONDS))
 
@@ -295,13 +289,16 @@ class Stopper:
             stops = self._stops.values()
             leaders = [stop.tree.leader for stop in stops if not stop.has_leader_exited]
             table = ProgramTable(leaders, self.programs())
-            signals: list[_Signals] = []
-            for name in due:
-                if name in self._stops:
-                    signals += self._advance(name, table)
-            for start in range(0, len(signals), STOPS_PER_BATCH):
-                self._send(signals[start : start + STOPS_PER_BATCH])
-            due = [item.name for item in signals if item.step.lists_again]
+            again: list[str] = []
+            # The first programs exit on other cores while the next steps are decided.
+            for start in range(0, len(due), STOPS_PER_BATCH):
+                signals: list[_Signals] = []
+                for name in due[start : start + STOPS_PER_BATCH]:
+                    if name in self._stops:
+                        signals += self._advance(name, table)
+                self._send(signals)
+                again += [item.name for item in signals if item.step.lists_again]
+            due = again
 
     def _advance(self, name: str, table: ProgramTable) -> list[_Signals]:
         """Decide the next step of a stop, and return the signals to send, which can be none."""

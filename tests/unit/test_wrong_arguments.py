@@ -135,6 +135,12 @@ WRONG: dict[str, Callable[[], Any]] = {
 }
 
 
+# The methods that take the options of a process have the same code for them. Only this method is
+# called with each wrong value of an option among valid ones, and the others with one of the values.
+CALLED_WITH_EACH_OPTION = "Experiment.new_replicas"
+WRONG_FOR_ALL_OPTIONS = "object"
+
+
 def experiment() -> Experiment:
     result = Experiment("e")
     result.new_process("p", container_image="i", command="true").exposes("web")
@@ -426,7 +432,7 @@ SYNONYMS = {
 class Subject:
     """A class of the public interface: how an object is created, and what an error must not change.
 
-    ``combines`` is true if each wrong value is also tried together with valid values of all other
+    ``combines`` is true if wrong values are also tried together with valid values of all other
     parameters, so that a half-applied call is found.
     """
 
@@ -501,6 +507,13 @@ class Case:
         result.pop("self", None)
         result.pop("cls", None)
         return result
+
+    def combines(self, parameter: str, kind: str) -> bool:
+        """Return whether a wrong value is also tried together with all other parameters."""
+        is_option = parameter not in self.signature.parameters
+        return self.subject.combines and (
+            not is_option or self.name == CALLED_WITH_EACH_OPTION or kind == WRONG_FOR_ALL_OPTIONS
+        )
 
     def run(self, target: object, arguments: dict[str, Any]) -> None:
         positional = [
@@ -690,7 +703,7 @@ def test_a_wrong_argument_is_refused_with_one_line_and_changes_nothing(
         in_valid_call = {other: valid(case.method, other) for other in (*required, name)}
         other_error = error_of(partial(case.run, case.subject.create(), in_valid_call))
         for kind, create in WRONG.items():
-            for others in (required, combined) if case.subject.combines else (required,):
+            for others in (required, combined) if case.combines(name, kind) else (required,):
                 target = case.subject.create()
                 arguments = {other: valid(case.method, other) for other in others}
                 if name in ("service", "port", "host"):

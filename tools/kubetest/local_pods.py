@@ -111,8 +111,9 @@ class LocalPod:
 
     def start(self) -> None:
         """Start all containers."""
-        for container in self._pod["spec"]["containers"]:
-            self._executions[container["name"]] = []
+        containers = self._pod["spec"]["containers"]
+        self._executions = {container["name"]: [] for container in containers}
+        for container in containers:
             self._in_thread(self._run, container)
 
     def log(self, container: str | None, *, previous: bool = False) -> Log | None:

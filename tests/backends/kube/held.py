@@ -7,6 +7,13 @@ while not os.path.exists("/tmp/go"):
     time.sleep(0.02)
 """
 
+# The first argument is a file that lets the program continue.
+HELD_BY_FILE = """
+import os, sys, time
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+"""
+
 
 def release(cluster, experiment, process):
     """Let a running program continue. Members of a group are released one by one."""

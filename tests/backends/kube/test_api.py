@@ -43,6 +43,15 @@ def through(kube_faults):
 # --- connections ---
 
 
+def test_watch_yields_events_until_it_is_closed(kube_cluster, api):
+    maps = kube_cluster.path("configmaps")
+    events = api.watch(maps, query={"fieldSelector": "metadata.name=m"}, seconds=30)
+    api.call("POST", maps, body=MAP)
+    event = next(events)
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "m")
+    events.close()
+
+
 def test_stream_can_be_closed_by_another_thread(kube_cluster, api):
     answer = api.open_stream(kube_cluster.path("pods"), query={"watch": "true"})
     lines = []

@@ -57,15 +57,6 @@ def test_create_patch_and_list_objects(kube_cluster, api):
     assert (caught.value.status, caught.value.reason) == (409, "AlreadyExists")
 
 
-def test_watch_yields_events_until_it_is_closed(kube_cluster, api):
-    maps = kube_cluster.path("configmaps")
-    events = api.watch(maps, query={"fieldSelector": "metadata.name=m"}, seconds=30)
-    api.call("POST", maps, body=MAP)
-    event = next(events)
-    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "m")
-    events.close()
-
-
 def test_server_that_is_near_does_not_compress_responses(kube_cluster, tmp_path, monkeypatch):
     sent = []
     send = HTTPSConnection.request

@@ -73,6 +73,7 @@ PART_OF_OTHER_TESTS = {
     "test_following_logs_stops_when_the_processes_have_exited": "test_logs.py",
     "test_logs_are_complete_and_since_omits_older_lines": "test_logs.py",
     "test_the_next_command_replaces_a_killed_supervisor": "test_supervisor.py",
+    "test_the_ranks_of_a_unit_find_each_other_and_restart_and_fail_together": "test_ranks_live.py",
     "test_the_resource_use_of_running_processes_is_reported_until_the_end": "test_usage.py",
 }
 

@@ -1,9 +1,6 @@
 """Stopping and starting processes: requests, attempts and states, and a real cluster."""
 
 import math
-import os
-import signal
-import threading
 from dataclasses import replace
 
 import pytest
@@ -16,7 +13,6 @@ from symphony.testing.contract import all_running, until
 from symphony_kube.api.labels import ATTEMPT, CONTROL, MANIFEST
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.requested_steps import RequestedSteps, stopped_now
-from symphony_kube.lifecycle.supervisor.detached import directory_of
 from symphony_kube.lifecycle.supervisor.supervisor_record import Record, Round
 from symphony_kube.render.container_scripts import stop_command
 from symphony_kube.render.roster import Unit
@@ -237,7 +233,7 @@ def test_object_of_the_next_attempt():
     assert name.endswith("--12")
 
 
-def test_control_of_all_kinds_of_units(kube_cluster, shared, name, monkeypatch):
+def test_control_of_all_kinds_of_units(shared, name):
     exp = shared.new_experiment(name)
     # The first process contains the roster. It ignores TERM.
     stubborn = python(exp, "stubborn", f"print('up'); {FOREVER}".replace(";", "\n"))
@@ -272,61 +268,8 @@ def test_control_of_all_kinds_of_units(kube_cluster, shared, name, monkeypatch):
     assert shared.get_log(name, "stubborn", previous=True) == "up\n"
     assert shared.describe_process(name, "waiting").state is State.PENDING
 
-    # The client is killed before it creates the new Pod.
-    def fail(*_):
-        raise KeyboardInterrupt
-
-    supervisor = directory_of(shared.api, shared.scope(name)).holder()
-    os.kill(supervisor, signal.SIGSTOP)  # It would create the Pod as well.
-    try:
-        with monkeypatch.context() as patched:
-            patched.setattr(attempts, "Creation", fail)
-            with pytest.raises(KeyboardInterrupt):
-                shared.restart_processes(name, ["stubborn"], at_once=True)
-        assert shared.describe_process(name, "stubborn").state is State.PENDING
-    finally:
-        os.kill(supervisor, signal.SIGCONT)
-    # Two clients and the supervisor continue at the same time.
-    arguments = (name, ["stubborn"])
-    clients = [threading.Thread(target=shared.start_processes, args=arguments) for _ in "ab"]
-    for client in clients:
-        client.start()
-    for client in clients:
-        client.join()
-    status = shared.describe_process(name, "stubborn")
-    assert (status.state, status.restarts) == (State.RUNNING, 2)
-    pods = kube_cluster.raw.call("GET", kube_cluster.path("pods"))["items"]
-    names = sorted(item["metadata"]["name"] for item in pods)
-    assert [each for each in names if "stubborn" in each] == [
-        f"{name}-stubborn",
-        f"{name}-stubborn--2",
-        f"{name}-stubborn--3",
-    ]
-    # A client is killed after it has recorded the first of two requests.
-    request = attempts.request
-
-    def request_first(*arguments):
-        patched.setattr(attempts, "request", fail)
-        return request(*arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(attempts, "request", request_first)
-        with pytest.raises(KeyboardInterrupt):
-            shared.restart_processes(name, ["stubborn", "job"], at_once=True)
-    assert shared.describe_experiment(name).note == (
-        "restart was interrupted after 'stubborn' and before job; repeat the command"
-    )
     stopped = shared.stop_processes(name, at_once=True)
     assert {item.displayed_state for item in stopped} == {"stopped", "pending"}
-    assert shared.describe_process(name, "waiting").reason == (
-        "waiting for job to succeed (job is stopped)"
-    )
-    # A stop for good also ends the processes that wait, and keeps the logs.
-    shared.stop(name)
-    status = shared.describe_experiment(name)
-    assert (status.displayed_state, status.ended) == ("stopped", True)
-    with pytest.raises(BackendError, match="has finished; launch it again"):
-        shared.start_processes(name)
     assert shared.get_log(name, "job").startswith("up\n")
     shared.delete(name)
 

@@ -32,33 +32,6 @@ def test_delete_removes_an_own_namespace(kube_cluster, own_namespaces, name):
     own_namespaces.delete(name)
 
 
-LAST_WORD = """
-import signal, time
-def stop(*_):
-    time.sleep(SECONDS)
-    print(time.time(), flush=True)
-    raise SystemExit
-signal.signal(15, stop)
-print("up", flush=True)
-time.sleep(99)
-"""
-
-
-def test_delete_follows_the_reverse_of_the_start_order(shared, name):
-    exp = shared.new_experiment(name)
-    python(exp, "db", LAST_WORD.replace("SECONDS", "0")).ready(log="^up")
-    app = python(exp, "app", LAST_WORD.replace("SECONDS", "1")).ready(log="^up")
-    app.starts_after("db", "ready")
-    shared.launch(exp)
-    shared.wait(name, until="ready", timeout=90)
-    shared.delete(name)
-    run = next(run for run in shared.list_runs() if run.experiment == name)
-    record = shared.at_run(run)
-    _, app_exit = record.get_log(name, "app").splitlines()
-    _, db_exit = record.get_log(name, "db").splitlines()
-    assert float(app_exit) <= float(db_exit)
-
-
 def test_delete_waits_for_the_grace_period(shared, kube_cluster, name):
     program = """
 import signal, time

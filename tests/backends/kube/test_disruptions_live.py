@@ -1,17 +1,10 @@
 """Disruptions on a real cluster: evictions and deletions of Pods."""
 
-import os
 import re
-import select
-import socket
 
-import pytest
-
-from symphony.errors import BackendError
 from symphony.testing.contract import all_running
-from symphony_kube.lifecycle.supervisor.detached import directory_of
 
-from .conftest import FOREVER, managed_objects, python, wait_until
+from .conftest import FOREVER, python, wait_until
 
 SERVER = """
 import http.server, os
@@ -90,54 +83,3 @@ def test_an_experiment_whose_pods_are_all_evicted(kube_cluster, shared, name):
     for client in ("client-0", "client-1"):
         wait_until(lambda client=client: "reached" in shared.get_log(name, client))
     shared.delete(name)
-
-
-def test_pods_that_a_user_deletes(kube_cluster, shared, name):
-    """A Pod is created again, also if it is the only one, unless its restart policy is Never.
-
-    `start` says why it does not start such a process, and `up` starts it.
-    """
-    exp = shared.new_experiment(name)
-    python(exp, "server", FOREVER).restart_policy("Always")
-    shared.launch(exp)
-    wait_until(lambda: all_running(shared.describe_experiment(name)))
-    (first,) = pods_of(kube_cluster, name).values()
-    kube_cluster.raw.call("DELETE", kube_cluster.path(f"pods/{first}"))
-    (second,) = wait_until(lambda: set(pods_of(kube_cluster, name).values()) - {first})
-    wait_until(lambda: all_running(shared.describe_experiment(name)))
-    (process,) = shared.describe_experiment(name)
-    assert process.reason.startswith("lost: its Pod was deleted; started again on ")
-    python(exp, "task", FOREVER)
-    shared.up(exp)
-    task = kube_cluster.path(f"pods/{name}-task")
-    kube_cluster.raw.call("DELETE", task)
-    wait_until(lambda: kube_cluster.raw.find(task) is None)
-    with pytest.raises(BackendError, match="task cannot be started, because the Pod was deleted"):
-        shared.start_processes(name, ["task"])
-    changes = shared.up(exp)
-    assert changes.names("started") == ["task"]
-    wait_until(lambda: all_running(shared.describe_experiment(name)))
-    assert second in pods_of(kube_cluster, name).values()
-    shared.delete(name)
-    assert pods_of(kube_cluster, name) == {}
-
-
-def test_a_supervisor_of_another_machine_starts_nothing_during_a_deletion(
-    kube_cluster, kube_faults, open_cluster, name, monkeypatch
-):
-    """`delete` stops the client before the server, and does not find the supervisor here."""
-    cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
-    exp = cluster.new_experiment(name)
-    python(exp, "server", FOREVER).restart_policy("Always")
-    client = python(exp, "client", FOREVER).restart_policy("Always")
-    client.starts_after("server", "started")
-    cluster.launch(exp)
-    wait_until(lambda: all_running(cluster.describe_experiment(name)))
-    supervisor = os.pidfd_open(directory_of(cluster.api, cluster.scope(name)).holder())
-    created = kube_faults.count(method="POST", path="/pods")
-    monkeypatch.setattr(socket, "gethostname", lambda: "another")
-    cluster.delete(name)
-    select.select([supervisor], [], [])
-    os.close(supervisor)
-    assert kube_faults.count(method="POST", path="/pods") == created
-    assert managed_objects(kube_cluster) == {}

@@ -217,6 +217,38 @@ def test_a_launch_that_another_has_overtaken_creates_nothing(
     assert kube_faults.count(method="POST", path="/namespaces/") == 1
 
 
+def test_one_of_two_concurrent_launches_in_a_shared_namespace_wins(
+    kube_cluster, open_cluster, name
+):
+    clusters = [open_cluster(namespace=kube_cluster.namespace) for _ in range(2)]
+    both = threading.Barrier(2)
+    ends = {}
+
+    def launch(number):
+        exp = clusters[number].new_experiment(name)
+        for index in range(8):
+            unschedulable(exp, f"worker-{index}").binds(f"service-{index}-{number}")
+        clusters[number].api.find("/api/v1/namespaces/default")  # opens the connection
+        both.wait()
+        try:
+            clusters[number].launch(exp)
+            ends[number] = "launched"
+        except AlreadyExists:
+            ends[number] = "refused"
+
+    threads = [threading.Thread(target=launch, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(ends.values()) == ["launched", "refused"]
+    won = next(number for number, end in ends.items() if end == "launched")
+    found = managed_objects(kube_cluster)
+    assert found["services"] == [f"{name}-service-{index}-{won}" for index in range(8)]
+    assert len(found["pods"]) == 8
+    clusters[0].delete(name)
+
+
 def test_one_of_two_concurrent_launches_with_own_namespaces_wins(
     kube_cluster, own_namespaces, open_cluster, name
 ):

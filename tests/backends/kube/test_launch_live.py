@@ -1,11 +1,10 @@
 """Launches on a real server: refusals, ending namespaces, concurrent launches, and dry runs."""
 
 import json
-import threading
 
 import pytest
 
-from symphony.errors import AlreadyExists, LaunchFailed
+from symphony.errors import LaunchFailed
 
 from .conftest import find_namespace, managed_objects, unschedulable, wait_until
 from .test_launch import with_all_kinds
@@ -89,38 +88,6 @@ def test_stuck_namespace_is_reported_with_its_finalizer(
         free = {"metadata": {"finalizers": None}}
         kube_cluster.raw.call("PATCH", f"{path}/held", free, "application/merge-patch+json")
     wait_until(lambda: find_namespace(kube_cluster, name) is None)
-
-
-def test_one_of_two_concurrent_launches_in_a_shared_namespace_wins(
-    kube_cluster, open_cluster, name
-):
-    clusters = [open_cluster(namespace=kube_cluster.namespace) for _ in range(2)]
-    both = threading.Barrier(2)
-    ends = {}
-
-    def launch(number):
-        exp = clusters[number].new_experiment(name)
-        for index in range(8):
-            unschedulable(exp, f"worker-{index}").binds(f"service-{index}-{number}")
-        clusters[number].api.find("/api/v1/namespaces/default")  # opens the connection
-        both.wait()
-        try:
-            clusters[number].launch(exp)
-            ends[number] = "launched"
-        except AlreadyExists:
-            ends[number] = "refused"
-
-    threads = [threading.Thread(target=launch, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(ends.values()) == ["launched", "refused"]
-    won = next(number for number, end in ends.items() if end == "launched")
-    found = managed_objects(kube_cluster)
-    assert found["services"] == [f"{name}-service-{index}-{won}" for index in range(8)]
-    assert len(found["pods"]) == 8
-    clusters[0].delete(name)
 
 
 def test_rejected_object_rolls_the_launch_back(kube_cluster, shared, name, tmp_path):

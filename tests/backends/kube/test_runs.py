@@ -1,9 +1,17 @@
 """The records of runs: what a deletion keeps of an experiment on a cluster."""
 
+import pytest
+
 from symphony.archive import archive, run_record
 from symphony_kube.archive.log_writer import LogWriter
 
 from .conftest import python
+
+
+@pytest.fixture
+def kube_cluster(local_pods_cluster):
+    return local_pods_cluster
+
 
 # A server that reports the end of its grace period, which is only known after the deletion began.
 SERVER = """

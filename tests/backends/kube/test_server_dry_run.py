@@ -143,7 +143,7 @@ def pods_of_pair(options: RenderOptions) -> list[Object]:
     return [pod, supervisor]
 
 
-@pytest.mark.parametrize("verb", ["create", "apply"])
+@pytest.mark.parametrize("verb", ["create", pytest.param("apply", marks=pytest.mark.long)])
 def test_kubectl_accepts_the_text_of_a_manifest(kube_cluster: KubeCluster, verb: str) -> None:
     for name in ("awkward", "volumes", "job", "group"):
         manifest = SPECIMENS[name].manifest(kube_cluster.namespace)

@@ -63,42 +63,6 @@ def test_launch_waits_for_each_condition(kube_cluster, shared, name):
     shared.delete(name)
 
 
-def test_processes_that_can_never_start_are_not_created(kube_cluster, shared, name):
-    exp = shared.new_experiment(name)
-    python(exp, "bad", "raise SystemExit(3)")
-    python(exp, "silent", FOREVER).ready(log="^never$", timeout=1)
-    python(exp, "after-bad", FOREVER).starts_after("bad", "succeeded")
-    python(exp, "after-that", FOREVER).starts_after("after-bad", "started")
-    python(exp, "after-silent", FOREVER).starts_after("silent")
-    shared.launch(exp)
-    shared.wait(name, until="ready", timeout=60)
-    assert managed_objects(kube_cluster)["pods"] == [f"{name}-{each}" for each in ("bad", "silent")]
-    status = {process.name: process for process in shared.describe_experiment(name)}
-    assert (
-        status["after-bad"].state
-        is status["after-that"].state
-        is status["after-silent"].state
-        is State.FAILED
-    )
-    assert status["after-bad"].reason == "never started: bad failed"
-    assert status["after-silent"].reason == "never started: silent was not ready within 1 s"
-    shared.delete(name)
-
-
-def test_processes_wait_for_members_of_a_group(kube_cluster, shared, name):
-    exp = shared.new_experiment(name)
-    group = exp.new_process_group("team")
-    python(group, "one", f"print('one is up'); {FOREVER}").ready(log="up")
-    python(group, "two", f"print('two is up'); {FOREVER}").ready(log="up")
-    python(exp, "after", FOREVER).starts_after("one").starts_after("two")
-    shared.launch(exp)
-    shared.wait(name, until="started", timeout=60)
-    pod = kube_cluster.raw.call("GET", kube_cluster.path(f"pods/{name}-team"))
-    assert pod["metadata"]["annotations"]["symphony/ready"] == "one,two"
-    assert f"{name}-after" in managed_objects(kube_cluster)["pods"]
-    shared.delete(name)
-
-
 def test_launch_checks_the_units_that_are_created_later(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     python(exp, "first", "print(1)").binds("web")

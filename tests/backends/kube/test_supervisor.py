@@ -2,8 +2,6 @@
 
 import json
 import os
-import select
-import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +10,6 @@ import pytest
 
 import symphony
 import symphony_kube
-from symphony.cluster.run_results import find_run_usage
 from symphony.errors import LaunchFailed
 from symphony.plan.policies import Policies
 from symphony.status import ReasonCode, State
@@ -37,12 +34,8 @@ from symphony_kube.state.pod_status import ContainerStatus
 
 from .conftest import (
     FOREVER,
-    cpu_of,
     managed_objects,
-    metrics,
     python,
-    run_of,
-    served,
     unschedulable,
     wait_until,
 )
@@ -269,52 +262,6 @@ def test_supervisor_adds_no_files_to_a_directory_that_is_being_removed(tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_killed_supervisor_is_started_again_by_the_next_command(
-    kube_cluster, kube_faults, open_cluster, name
-):
-    """The next supervisor continues the start order and the record of the resource use."""
-    cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
-
-    def serve(cpu, second):
-        kube_faults.clear()
-        answer = served(metrics(first=(cpu, "3Mi")), second=second)
-        kube_faults.respond(answer, path=r"/metrics\.k8s\.io/")
-
-    def recorded(count):
-        samples = cluster.recorded_usage(name)
-        return samples if len(samples) == count else None
-
-    exp = cluster.new_experiment(name, record_usage=True)
-    python(exp, "first", HELD)
-    python(exp, "second", "pass").starts_after("first", "succeeded")
-    assert cluster.manifest(exp).ignored == ()
-    serve("250m", second=0)
-    manifest = cluster.launch(exp)
-    directory = directory_of(cluster.api, cluster.scope(name))
-    pid = directory.holder()
-    assert manifest.notes == (
-        f"the start order is continued by process {pid} on this machine; configure "
-        "supervisor_image to run it in the cluster",
-    )
-    assert directory.path.stat().st_mode & 0o777 == 0o700
-    wait_until(lambda: recorded(1))
-    supervisor = os.pidfd_open(pid)
-    os.kill(pid, signal.SIGKILL)
-    select.select([supervisor], [], [])
-    os.close(supervisor)
-    serve("750m", second=15)
-    assert cpu_of(wait_until(lambda: recorded(2))) == [0.25, 0.75]
-    usage = {"mean": 0.5, "peak": 0.75, "samples": 2}
-    assert find_run_usage(cluster, run_of(cluster, name)).summary["first"]["cpu"].to_dict() == usage
-    release(cluster, name, "first")
-    assert [item.state for item in cluster.wait(name, timeout=60)] == [State.SUCCEEDED] * 2
-    wait_until(lambda: not directory.path.exists())
-    cluster.delete(name)
-    run = run_of(cluster, name)
-    assert run.is_archived
-    assert cpu_of(cluster.at_run(run).recorded_usage(name)) == [0.25, 0.75]
-
-
 def test_supervisor_tries_again_after_an_exceeded_quota(kube_cluster, shared, name):
     kube_cluster.quota("one", {"pods": "1"})
     exp = shared.new_experiment(name)
@@ -439,6 +386,7 @@ def wait_until_running(cluster, name, process):
     wait_until(lambda: cluster.describe_process(name, process).state is State.RUNNING)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)  # The Pods of the supervisor start slowly on a busy machine.
 def test_supervisor_in_the_cluster_takes_over_changed_policies(
     kube_cluster, open_cluster, supervisor_in_pod, name, monkeypatch

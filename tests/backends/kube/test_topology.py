@@ -16,7 +16,6 @@ from symphony_kube.render.experiment import render
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.roster import decode_roster, encode_roster
 from symphony_kube.status.topology import build_topology
-from tests.cli import in_process
 
 from .conftest import FOREVER, python
 from .specimens import FILES, IMAGE, planned
@@ -109,37 +108,3 @@ def test_missing_right_is_named(kube_cluster, open_cluster, shared, name):
         restricted.describe_topology(name)
     with pytest.raises(NotFound, match="no experiment 'nowhere'"):
         shared.describe_topology("nowhere")
-
-
-def test_graph_completion_and_dry_runs_of_the_command_line(
-    kube_cluster, shared, name, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    exp = shared.new_experiment(name)
-    python(exp, "server", FOREVER).binds({"db": 7400})
-    python(exp, "client", FOREVER).connects("db")
-    shared.launch(exp)
-    kube_cluster.wait_for_pod(f"{name}-server")
-    options = ["-b", "kube", "--kubeconfig", str(kube_cluster.kubeconfig)]
-    options += ["--namespace", kube_cluster.namespace]
-
-    def symphony(*words):
-        return in_process.run(words, cwd=tmp_path, timeout=60)
-
-    graph = symphony("graph", *options, name)
-    assert "binds db:7400 ← client" in graph.stdout, graph.stderr
-    assert "connects db:7400 → server" in graph.stdout
-    completed = symphony("__complete", *options, "forward", name, "").stdout
-    assert completed.split() == ["server", "client", "db"]
-    for words, message in {
-        ("attach", name, "server"): f"would attach this terminal to server of {name}",
-        ("forward", name, "db"): f"to port 7400 of db of {name}",
-        ("forward", name, "server", "80:8080"): f"to port 80 of server of {name}",
-        ("visit", name, "db"): f"to port 7400 of db of {name}",
-        ("cp", name, "server:/etc/hosts", "hosts"): "would copy server:/etc/hosts to hosts",
-    }.items():
-        done = symphony(*words, *options, "--dry-run")
-        assert (done.returncode, done.stdout) == (0, "")
-        assert message in done.stderr
-    done = symphony("forward", name, "sever", *options, "--dry-run")
-    assert "no process or service 'sever'; did you mean 'server'?" in done.stderr

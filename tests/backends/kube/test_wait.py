@@ -1,7 +1,5 @@
 """Waiting for the processes of an experiment, on a real Kubernetes."""
 
-import itertools
-
 import pytest
 
 from symphony.status import State
@@ -39,16 +37,3 @@ def test_wait_until_started_and_ready(shared, name):
         TimeoutError, match=f"experiment '{name}' is still running after 0.1 s: server"
     ):
         shared.wait(name, timeout=0.1)
-
-
-def test_each_change_is_reported_once_and_in_order(shared, name):
-    experiment = shared.new_experiment(name)
-    python(experiment, "p", "import time; time.sleep(1)")
-    shared.launch(experiment)
-    statuses = []
-    status = shared.wait(name, timeout=60, on_change=statuses.append)
-    assert statuses[-1] == status
-    assert all(before != after for before, after in itertools.pairwise(statuses))
-    states = [now.processes[0].state for now in statuses]
-    assert states == sorted(states, key=[State.PENDING, State.RUNNING, State.SUCCEEDED].index)
-    assert shared.wait(name, timeout=1) == status

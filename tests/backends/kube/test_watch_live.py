@@ -3,9 +3,8 @@
 import pytest
 
 from symphony.status import State
-from symphony.testing.contract import until
 
-from .conftest import FOREVER, python, wait_until
+from .conftest import python, wait_until
 from .held import HELD, release
 from .test_watch import cut, is_list, is_watch, through
 
@@ -71,26 +70,3 @@ def test_wait_survives_lost_connections_and_an_outage(
     status = through.wait(name, timeout=60, on_change=once_watched(1, break_off))
     assert status.processes[0].state is State.SUCCEEDED
     assert (is_list(kube_faults), is_watch(kube_faults)) == (1, 6)
-
-
-def test_new_list_notices_deleted_pods(kube_cluster, shared, through, kube_faults, name):
-    experiment = shared.new_experiment(name)
-    for process in ("first", "second"):
-        python(experiment, process, FOREVER)
-    shared.launch(experiment)
-    done = []
-
-    def lose(status):
-        if not done and all(item.state is State.RUNNING for item in status):
-            done.append(True)
-            kube_faults.answer(410, path="watch=true", times=1)
-            kube_cluster.raw.call(
-                "DELETE", kube_cluster.path(f"pods/{name}-second"), {"gracePeriodSeconds": 0}
-            )
-            cut(kube_faults)
-
-    def second_is_lost(status):
-        lose(status)
-        return status.processes[1].state is State.UNKNOWN
-
-    assert until(through, name, second_is_lost).processes[0].state is State.RUNNING

@@ -33,6 +33,8 @@ def engine(kube_cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     clean_images(f"*{kube_cluster.namespace}*", force=True)
 
 
+# The other examples test an image that is built and pushed, and test_rl.py tests the training.
+@pytest.mark.long
 @pytest.mark.timeout(300)  # the training needs the processors that other tests use, too
 def test_groups_of_agents_learn_on_assigned_nodes(
     kube_cluster: Any, engine: Any, tmp_path: Path

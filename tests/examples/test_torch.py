@@ -54,6 +54,8 @@ def test_four_ranks_train_on_one_machine(
         assert ("resumes at step" in log) == (killed is not None)
 
 
+# The contract tests how ranks find each other on Kubernetes.
+@pytest.mark.long
 def test_four_ranks_train_on_kubernetes(kube_cluster: Any) -> None:
     if kube_cluster.session.cluster.kind != "devcluster":
         pytest.skip("only the devcluster has an image with PyTorch")

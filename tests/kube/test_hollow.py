@@ -11,6 +11,9 @@ from kubetest.hollow import SELECTOR, TOLERATION
 
 from . import pods
 
+# These tests examine the test cluster, and not symphony.
+pytestmark = pytest.mark.long
+
 COUNT = 100
 
 

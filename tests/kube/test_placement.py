@@ -9,6 +9,9 @@ from kubetest.plugin import KubeCluster
 
 from . import pods
 
+# These tests examine the test cluster, and not symphony.
+pytestmark = pytest.mark.long
+
 
 def with_gpus(name: str, image: str, count: str) -> pods.Object:
     limits = {"limits": {"nvidia.com/gpu": count}}

@@ -10,6 +10,9 @@ from kubernetes.client.exceptions import ApiException
 
 from . import pods
 
+# These tests examine the test cluster, and not symphony.
+pytestmark = pytest.mark.long
+
 RESEARCHER = [
     {
         "apiGroups": ["batch"],

@@ -13,6 +13,9 @@ from kubetest.plugin import KubeCluster
 from . import pods
 from .streams import run_in_pod
 
+# These tests examine the test cluster, and not symphony.
+pytestmark = pytest.mark.long
+
 ZMQ_SERVER = """
 import zmq
 with zmq.Context() as context:

@@ -74,6 +74,7 @@ def test_one_round_of_each_trial():
     assert moments["first up"] == moments["delete"] == 1
 
 
+@pytest.mark.long
 def test_launch_on_kubernetes_is_cut(kube_session, monkeypatch):
     cluster = kube_session.cluster
     monkeypatch.setenv("SYMPHONY_TEST_KUBECONFIG", str(cluster.kubeconfig))

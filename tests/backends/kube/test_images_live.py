@@ -54,7 +54,7 @@ def engine(kube_cluster, tmp_path, monkeypatch):
         found.docker("image", "rm", "--force", *set(unnamed))
 
 
-@pytest.fixture(params=["docker", "docker-classic"])
+@pytest.fixture(params=["docker", pytest.param("docker-classic", marks=pytest.mark.long)])
 def builders(request, engine, monkeypatch):
     """BuildKit, and the classic builder."""
     monkeypatch.setenv("SYMPHONY_CONTAINER_ENGINE", request.param)

@@ -3,19 +3,28 @@
 The tests play the part of the nodes: they write the states of Pods.
 """
 
+import contextlib
 import json
 import os
 import select
 import signal
+from dataclasses import replace
 
 import pytest
 
-from symphony.errors import LaunchFailed
+from symphony.errors import LaunchFailed, Unreachable
 from symphony.status import ReasonCode
-from symphony_kube.lifecycle.supervisor.detached import directory_of
+from symphony_kube.api.client import Api
+from symphony_kube.api.labels import Scope
+from symphony_kube.api.retries import Timeouts
+from symphony_kube.lifecycle.supervisor import program
+from symphony_kube.lifecycle.supervisor.detached import SupervisorDirectory, directory_of
+from symphony_kube.lifecycle.supervisor.loop import supervise
+from symphony_kube.lifecycle.supervisor.run import SupervisedRun
+from symphony_kube.render.roster import Unit
 from symphony_kube.watch import wait
 
-from .conftest import FOREVER, python, unschedulable, wait_until
+from .conftest import FOREVER, python, unschedulable, wait_until, write_kubeconfig
 from .nodes import Nodes
 
 
@@ -108,6 +117,56 @@ def test_pods_that_are_deleted_while_no_supervisor_is_running(kube_cluster, shar
     assert wait_until(lambda: nodes.find("a"))["metadata"]["uid"] != before
     assert nodes.attempt("a").lost == "lost: its Pod was deleted"
     shared.delete(name)
+
+
+def test_a_supervisor_ends_when_another_program_deletes_its_experiment(
+    kube_cluster, any_cluster, name
+):
+    exp = any_cluster.new_experiment(name)
+    unschedulable(exp, "first")
+    unschedulable(exp, "second").starts_after("first")
+    scope = any_cluster.launch(exp).scope
+    directory = directory_of(any_cluster.api, scope)
+    assert directory.holder() is not None
+    if scope.shared:
+        kube_cluster.raw.call("DELETE", kube_cluster.path("secrets"))
+        kube_cluster.raw.call("DELETE", kube_cluster.path("pods"))
+    else:
+        kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{name}")
+    wait_until(lambda: not directory.path.exists())
+
+
+@pytest.mark.parametrize("cause", ["time", "directory", "other run"])
+def test_a_supervisor_ends_when_its_cluster_is_gone_for_good(
+    kube_cluster, tmp_path, monkeypatch, cause
+):
+    """No API server listens at the address."""
+    units = (Unit(name="a", processes=("a",)),)
+    scope = Scope(experiment="e", namespace="e", run="one")
+    run = SupervisedRun(scope=scope, roster=units, units={})
+    directory = SupervisorDirectory(tmp_path / "e")
+    directory.prepare(run)
+    errors = []
+
+    def abandon(message):
+        errors.append(message)
+        if cause == "time":
+            monkeypatch.setattr(program, "GIVE_UP_SECONDS", 0.0)
+        elif cause == "directory":
+            directory.remove()
+        else:
+            directory.prepare(replace(run, scope=replace(scope, run="two")))
+
+    timeouts = Timeouts(pauses=(0.01,), outage=0.05)
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig")
+    with contextlib.closing(Api(kubeconfig=kubeconfig, timeouts=timeouts)) as api:
+        store = program.DetachedStore(api, directory)
+        assert not store.is_abandoned(run, program.GIVE_UP_SECONDS / 2)
+        with pytest.raises(Unreachable):
+            supervise(api, run, store, on_error=abandon)
+    assert len(errors) == 1
+    # A command starts the supervisor again if it has only given up.
+    assert directory.exists is (cause != "directory")
 
 
 def test_wait_fails_if_an_awaited_image_cannot_be_pulled(shared, name, nodes, monkeypatch):

@@ -65,8 +65,8 @@ def supervise(
 
     Created objects belong to ``owner``, an owner reference. If the owner is deleted, Kubernetes
     deletes these objects. ``on_error`` is called with the message of each new error. After an
-    error, the function tries again. ``on_started`` is called when the run has been observed for the
-    first time.
+    error, the function tries again, unless the store reports that the run is abandoned. Then, the
+    error is raised. ``on_started`` is called when the run has been observed for the first time.
     """
     with contextlib.closing(
         UsageRecorder(api, run.scope, partial(store.open_usage, run), on_error)
@@ -84,7 +84,7 @@ def _supervise(
     on_started: Callable[[], None] | None,
 ) -> None:
     pause = FIRST_PAUSE_SECONDS
-    last_message = ""
+    failures = _Failures(store, on_error)
     known_revision = 0
     while True:
         supervision = None
@@ -104,14 +104,33 @@ def _supervise(
         except BackendError as exc:
             if isinstance(exc, ApiError) and error_messages.is_terminating(exc):
                 return
-            if str(exc) != last_message:
-                on_error(str(exc))
-            last_message = str(exc)
+            failures.note(exc, run, supervision)
         if supervision is not None and supervision.is_started:
             on_started = None
             pause = FIRST_PAUSE_SECONDS
         time.sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+
+class _Failures:
+    """The errors of a supervisor, after which it tries again, until the run is abandoned."""
+
+    def __init__(self, store: RecordStore, on_error: Callable[[str], None]) -> None:
+        self._store = store
+        self._on_error = on_error
+        self._last_message = ""
+        self._last_contact = time.monotonic()
+
+    def note(self, exc: BackendError, run: SupervisedRun, supervision: _Supervision | None) -> None:
+        """Report an error if it is a new one, and raise it if the run is abandoned."""
+        if str(exc) != self._last_message:
+            self._on_error(str(exc))
+        self._last_message = str(exc)
+        now = time.monotonic()
+        if supervision is not None and supervision.is_started:
+            self._last_contact = now
+        if self._store.is_abandoned(run, now - self._last_contact):
+            raise exc
 
 
 class _ExperimentChanged(Exception):

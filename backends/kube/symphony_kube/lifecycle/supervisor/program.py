@@ -20,6 +20,10 @@ from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.lifecycle.supervisor.stored_usage import UsageInRecord, open_record
 from symphony_kube.lifecycle.supervisor.supervisor_record import Record, RunGone
 
+# A supervisor of this machine ends if its cluster does not answer or refuses all requests for this
+# time, for example because it was deleted. The time does not pass while the machine is asleep.
+GIVE_UP_SECONDS = 24 * 3600.0
+
 
 class DetachedStore:
     """The record and the description of a run that a process of this machine supervises."""
@@ -62,6 +66,15 @@ class DetachedStore:
         if description is None or store.is_deleting:
             return False
         return description.run_id == run.scope.run and description.host == socket.gethostname()
+
+    def is_abandoned(self, run: SupervisedRun, failing_seconds: float) -> bool:
+        """Return whether the supervisor has not reached the run for `GIVE_UP_SECONDS`, or whether
+        its directory was removed.
+
+        As long as there is a directory, the next command starts the supervisor again.
+        """
+        is_removed = not self._directory.exists or not self._directory.is_of(run.scope.run)
+        return is_removed or failing_seconds >= GIVE_UP_SECONDS
 
     def read(self) -> Record:
         """Return the record."""

@@ -98,6 +98,10 @@ class RecordStore(Protocol):
         """Return whether a run without Pods is known not to be deleted, or about to be."""
         ...
 
+    def is_abandoned(self, run: SupervisedRun, failing_seconds: float) -> bool:
+        """Return whether a supervisor ends that has not reached the run for ``failing_seconds``."""
+        ...
+
     def read(self) -> Record:
         """Return the record. Raises `RunGone`."""
         ...

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from symphony.cluster.cluster import ExecResult, Manifest, Progress, Tunnel
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
+    from symphony.model import Experiment
+    from symphony.plan.changes import Changes
     from symphony.plan.resolution.addresses import AddressScheme
     from symphony.plan.resolve import Plan
     from symphony.plan.topology import Topology
@@ -32,6 +34,8 @@ ManifestT = TypeVar("ManifestT", bound="Manifest")
 
 # How often the status of an experiment is read if the backend does not report changes.
 POLL_SECONDS = 0.1
+
+_NO_CHANGES = "cannot change {!r} while it is running; launch it again with force"
 
 
 class Watch(NamedTuple):
@@ -244,6 +248,20 @@ class Backend(Generic[ManifestT]):
         raise self.unsupported(f"keeps no output of {experiment!r}")
 
     # --- changing ---
+
+    def diff(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
+        """Return how a running experiment differs from ``experiment``; see `Cluster.diff`."""
+        del start
+        raise self.unsupported(_NO_CHANGES.format(experiment.name))
+
+    def change(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
+        """Change a running experiment, and return what was changed; see `Cluster.up`.
+
+        The experiment can have been changed since `diff` was called, so compare it again while no
+        other change is possible. Raises `AlreadyExists` if it would have to be launched again.
+        """
+        del start
+        raise self.unsupported(_NO_CHANGES.format(experiment.name))
 
     def request(self, experiment: str, request: ProcessRequest) -> None:
         """Stop, start, restart or signal processes, and return when this is done.

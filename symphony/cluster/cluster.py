@@ -164,6 +164,13 @@ class Cluster(CheckedAttributes):
             # the first launch.
             _ = self.defaults
 
+    def __copy__(self) -> Self:
+        """Return a copy with an `implementation` of its own, because it depends on the options."""
+        result = type(self).__new__(type(self))
+        vars(result).update(vars(self))
+        vars(result).pop("implementation", None)
+        return result
+
     @functools.cached_property
     def implementation(self) -> Backend[Any]:
         """The part of the cluster that depends on the platform. A backend overrides this."""
@@ -567,7 +574,7 @@ class Cluster(CheckedAttributes):
         `up` would launch the experiment. ``start`` is the same as for `up`. Raises `SpecError` if
         ``experiment`` cannot be launched.
         """
-        raise self._no_changes(experiment.name)
+        return self.implementation.diff(experiment, start=start)
 
     def up(
         self,
@@ -624,7 +631,10 @@ class Cluster(CheckedAttributes):
             return replace(changes, notes=manifest.notes)
         if changes.relaunch:
             raise cannot_change(changes)
-        return self._change(experiment, on_change=on_change, start=start)
+        changes = self.implementation.change(experiment, start=start)
+        if on_change is not None:
+            on_change(self.describe_experiment(experiment.name))
+        return changes
 
     def scale(
         self, experiment: str, replicas: Mapping[str, int | str], *, on_change: OnChange = None
@@ -717,28 +727,12 @@ class Cluster(CheckedAttributes):
     def _delete_elsewhere(self, experiment: str) -> None:
         """Delete an experiment that runs on another backend, because `up` launches it here."""
 
-    def _change(
-        self, experiment: Experiment, *, on_change: OnChange, start: Sequence[str] | None
-    ) -> Changes:
-        """Change a running experiment, and return what was changed; see `up`.
-
-        The experiment can have been changed since `diff` was called, so the backend compares it
-        again while no other change is possible.
-        """
-        raise self._no_changes(experiment.name)
-
     def _launch_record(self, experiment: str) -> Mapping[str, Any]:
         """Return the description of the launch of a running experiment, or of its latest change.
 
         See `symphony.archive.run_record.launch_record`.
         """
         return self.implementation.record(experiment)
-
-    def _no_changes(self, experiment: str) -> Unsupported:
-        return Unsupported(
-            f"the {self.backend} backend cannot change {experiment!r} while it is running; launch "
-            "it again with force"
-        )
 
     # --- controlling processes ---
 
@@ -1036,15 +1030,7 @@ class Cluster(CheckedAttributes):
         if processes is not None:
             describe = functools.partial(self.describe_experiment, experiment)
             names = SelectedNames(status, processes, describe)
-        return self._iter_usage(experiment, names, seconds)
-
-    def _iter_usage(
-        self, experiment: str, names: Collection[str] | None, interval: float
-    ) -> Iterator[ExperimentUsage]:
-        """Yield samples. The arguments are those of `iter_usage`, but ``names`` contains the names
-        of processes, to which a change can add some.
-        """
-        return self.implementation.usage(experiment, names, interval)
+        return self.implementation.usage(experiment, names, seconds)
 
     def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
         """Return the samples in the record of an experiment's run, the earliest first.

@@ -141,6 +141,9 @@ class HostCluster(Cluster):
             make_reader=self._reader,
             describe=self._describe,
             send=self._send,
+            diff=self._diff,
+            change=self._change,
+            usage=self._usage,
         )
 
     # --- launching ---
@@ -522,7 +525,7 @@ class HostCluster(Cluster):
 
     # --- changing ---
 
-    def diff(self, experiment: Experiment, *, start: Sequence[str] | None = None) -> Changes:
+    def _diff(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
         """Return how a running experiment differs; see `Cluster.diff`."""
         from symphony.code.take_snapshots import take_snapshots
 
@@ -661,9 +664,7 @@ class HostCluster(Cluster):
             copies_code=any(code["directory"] != code["source"] for code in codes),
         )
 
-    def _change(
-        self, experiment: Experiment, *, on_change: OnChange, start: Sequence[str] | None
-    ) -> Changes:
+    def _change(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
         """Change a running experiment; see `Cluster.up`."""
         from symphony.code.take_snapshots import take_snapshots
         from symphony.supervised import preflight
@@ -701,8 +702,6 @@ class HostCluster(Cluster):
                     update.assign_gpus(functools.partial(_lease_gpus, gpus))
                     send = functools.partial(_send_change, run, ports, gpus)
                     update.apply(experiment, send, keep_holds=self._hold_until_bound)
-            if on_change is not None:
-                on_change(reader.read())
         return update.changes
 
     def _check_change(self, changes: Changes) -> None:
@@ -840,8 +839,6 @@ class HostCluster(Cluster):
         import copy
 
         reader = copy.copy(self)
-        # It is another one for each cluster.
-        vars(reader).pop("implementation", None)
         reader._run_path = run.path
         return reader
 
@@ -896,10 +893,10 @@ class HostCluster(Cluster):
 
     # --- resource use ---
 
-    def _iter_usage(
-        self, experiment: str, names: Collection[str] | None, interval: float
+    def _usage(
+        self, run: RunDirectory, names: Collection[str] | None, interval: float
     ) -> Iterator[ExperimentUsage]:
-        run = self._find(experiment)
+        """Return samples of the resource use of a run; see `Backend.usage`."""
         other_host = run.other_host()
         if other_host is not None:
             raise Unsupported(run.other_host_message(other_host, "run the command there"))

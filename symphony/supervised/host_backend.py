@@ -22,8 +22,11 @@ from symphony.supervised.record.status import StatusReader
 # Modules that only some commands need are imported inside functions.
 if TYPE_CHECKING:
     from symphony.events import ExperimentEvent
+    from symphony.model import Experiment
+    from symphony.plan.changes import Changes
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
+    from symphony.usage import ExperimentUsage
 
 _STATUS_CHECK_SECONDS = 1.0
 
@@ -35,6 +38,8 @@ class HostBackend(Backend[Manifest]):
     * ``make_reader`` returns a reader of the status of a run, and ``describe`` its status.
     * ``send`` sends a request to the supervisor of a pinned run; see
       `symphony.supervised.user_requests.requests.send_request`.
+    * ``diff`` and ``change`` compare and change a running experiment, and ``usage`` returns samples
+      of the resource use of a run.
     """
 
     def __init__(
@@ -46,6 +51,9 @@ class HostBackend(Backend[Manifest]):
         make_reader: Callable[[RunDirectory], StatusReader],
         describe: Callable[[RunDirectory], ExperimentStatus],
         send: Callable[..., None],
+        diff: Callable[..., Changes],
+        change: Callable[..., Changes],
+        usage: Callable[[RunDirectory, Collection[str] | None, float], Iterator[ExperimentUsage]],
     ) -> None:
         super().__init__(name)
         self._root = root
@@ -53,6 +61,9 @@ class HostBackend(Backend[Manifest]):
         self._make_reader = make_reader
         self._describe = describe
         self._send = send
+        self._diff = diff
+        self._change = change
+        self._usage = usage
 
     # --- observing ---
 
@@ -134,7 +145,21 @@ class HostBackend(Backend[Manifest]):
         manifest = self._find(experiment).load_manifest()
         return {service: manifest["services"][service] for service in manifest["exposed"]}
 
+    def usage(
+        self, experiment: str, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        """Yield what the operating system reports about the processes."""
+        return self._usage(self._find(experiment), names, interval)
+
     # --- changing ---
+
+    def diff(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
+        """Compare the manifest of a running experiment with a new one."""
+        return self._diff(experiment, start=start)
+
+    def change(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
+        """Send a new manifest to the supervisor."""
+        return self._change(experiment, start=start)
 
     def request(self, experiment: str, request: ProcessRequest) -> None:
         """Send a request to the supervisor, and wait until it is done."""

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from symphony import Cluster, Experiment, ExperimentStatus, NotFound, ProcessStatus, SpecError
+from symphony import (
+    Cluster,
+    Experiment,
+    ExperimentStatus,
+    Manifest,
+    NotFound,
+    ProcessStatus,
+    SpecError,
+    Unsupported,
+)
+from symphony.cluster.backend import Backend
 from symphony.cluster.matching import (
     experiment_exists,
     experiment_not_found,
@@ -16,12 +29,64 @@ from symphony.cluster.matching import (
     fuzzy_match,
     select_processes,
 )
+from symphony.plan.changes import Changes
 
 STATUS = ExperimentStatus(
     name="e",
     backend="paper",
     processes=(ProcessStatus(name="lone"), ProcessStatus(name="member", group="g")),
 )
+
+
+class PaperBackend(Backend[Manifest]):
+    """A backend with one running experiment, which writes down its changes."""
+
+    def __init__(self) -> None:
+        super().__init__("paper")
+        self.changed: list[tuple[str, Sequence[str] | None]] = []
+
+    def observe(self, experiment: str) -> ExperimentStatus:
+        return replace(STATUS, name=experiment)
+
+    def diff(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
+        notes = (f"starts {start}",)
+        return Changes(experiment=experiment.name, backend=self.name, notes=notes)
+
+    def change(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
+        self.changed.append((experiment.name, start))
+        return self.diff(experiment, start=start)
+
+
+class PaperCluster(Cluster):
+    backend = "paper"
+
+    @functools.cached_property
+    def implementation(self) -> PaperBackend:
+        return PaperBackend()
+
+
+def test_an_experiment_is_compared_and_changed_by_its_backend() -> None:
+    cluster = PaperCluster()
+    seen: list[ExperimentStatus] = []
+    assert cluster.diff(Experiment("e"), start=["a"]).notes == ("starts ['a']",)
+    assert cluster.implementation.changed == []
+    assert cluster.up(Experiment("e"), on_change=seen.append).is_empty
+    assert cluster.implementation.changed == [("e", None)]
+    assert seen == [STATUS]
+
+
+def test_a_backend_without_changes_refuses_them() -> None:
+    with pytest.raises(Unsupported, match="the paper backend cannot change 'e' while it is runnin"):
+        Backend[Manifest]("paper").diff(Experiment("e"), start=None)
+
+
+def test_a_copy_of_a_cluster_has_a_backend_of_its_own() -> None:
+    cluster = PaperCluster(start_dir="/")
+    backend = cluster.implementation
+    copied = cluster.without_kept_options()
+    assert copied.implementation is not backend
+    assert cluster.implementation is backend
+    assert copied.defaults == cluster.defaults
 
 
 @pytest.mark.parametrize(

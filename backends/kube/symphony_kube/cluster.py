@@ -8,18 +8,18 @@ import copy
 import dataclasses
 import functools
 import os
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.cluster import Cluster, ExecResult
-from symphony.errors import NotFound, SpecError, SymphonyError, shown
+from symphony.errors import SpecError, SymphonyError, shown
 from symphony.model.settings import validators
 from symphony.model.settings.durations import parse_exact_seconds
 from symphony.support.names import MAX_LENGTH, is_name
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.retries import PATIENCE_SECONDS, Timeouts
+from symphony_kube.backend import KubeBackend
 from symphony_kube.render.options import EXPOSE, GPU, RESTRICTED, Expose, RenderOptions
 from symphony_kube.state.ip_families import ALL_OF_IPV4
 
@@ -33,16 +33,12 @@ if TYPE_CHECKING:
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.settings.validators import Strings
-    from symphony.plan.changes import Changes
     from symphony.plan.resolve import Plan
-    from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
     from symphony.status import ExperimentStatus, ProcessStatus
     from symphony.usage import ExperimentUsage
-    from symphony_kube.access.send_code import CodeSender
     from symphony_kube.api.client import Api
     from symphony_kube.archive.recording import Settings
-    from symphony_kube.lifecycle.delete import Keeping
     from symphony_kube.lifecycle.description import Description, NewDescription
     from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
     from symphony_kube.render.manifest import KubeManifest
@@ -218,6 +214,20 @@ class KubeCluster(Cluster):
             timeouts=Timeouts(outage=self._patience),
         )
 
+    @functools.cached_property
+    def implementation(self) -> KubeBackend:
+        """The part of the cluster that sends requests to the API server."""
+        return KubeBackend(
+            self.backend,
+            connect=lambda: self.api,
+            scope=self.scope,
+            namespace=self.namespace,
+            jobs_only=self.options.jobs_only,
+            describe=self._describe,
+            record_settings=self._record_settings,
+            run=self._run,
+        )
+
     def scope(self, experiment: str) -> Scope:
         """Return the namespace, names and labels of an experiment's objects."""
         if self.namespace is None:
@@ -318,7 +328,7 @@ class KubeCluster(Cluster):
         scope = dataclasses.replace(manifest.scope, run=run.run_id)
         with (
             recording.recording_launch(self.api, new, experiment, run, settings) as record_notes,
-            self._sending_code(scope, new.archives) as code,
+            self.implementation.sending_code(scope, new.archives) as code,
         ):
             notes = launch.launch(
                 self.api,
@@ -327,7 +337,7 @@ class KubeCluster(Cluster):
                 force=force,
                 supervisor=new.supervisor,
                 run_name=run.run,
-                keeping=self._keeping_record(launching=run.run),
+                keeping=self.implementation.keeping_record(launching=run.run),
                 description=description,
                 await_code=lambda: None if code is None else code.finish(),
             )
@@ -336,36 +346,10 @@ class KubeCluster(Cluster):
             notes=(
                 *notes,
                 *record_notes,
-                *self._usage_notes(manifest),
-                *self._server_warnings(),
+                *self.implementation.usage_notes(manifest),
+                *self.implementation.server_warnings(),
             ),
         )
-
-    def _server_warnings(self) -> list[str]:
-        """Return the warnings of the API server since the last call, for the user."""
-        return [f"the API server warns: {text}" for text in self.api.warnings.take()]
-
-    def _sending_code(
-        self, scope: Scope, archives: CodeArchives
-    ) -> contextlib.AbstractContextManager[CodeSender | None]:
-        """Return a context in which large code is sent to the Pods that wait for it."""
-        from symphony_kube.render.file_objects.code_volumes import is_small
-
-        large = [archive for archive in archives.values() if not is_small(archive)]
-        if not large:
-            return contextlib.nullcontext()
-        from symphony_kube.access.send_code import sending
-
-        return sending(self.api, scope, large)
-
-    def _sending_recorded_code(
-        self, experiment: str
-    ) -> contextlib.AbstractContextManager[CodeSender | None]:
-        """Do the same for the code in the record of the running experiment on this machine."""
-        from symphony_kube.archive import recording
-
-        scope = self.scope(experiment)
-        return self._sending_code(scope, recording.recorded_code(self.api, scope))
 
     def _supervisor_options(self, manifest: KubeManifest) -> SupervisorOptions:
         """Return the options for the supervisor of an experiment with a manifest."""
@@ -374,15 +358,6 @@ class KubeCluster(Cluster):
         return SupervisorOptions(image=self._supervisor_image, cluster=self.options).like(
             manifest.units
         )
-
-    def check(self, manifest: Manifest) -> str:
-        """Have the API server validate every object without creating it."""
-        from symphony_kube.lifecycle import server_check
-        from symphony_kube.render.manifest import KubeManifest
-
-        if isinstance(manifest, KubeManifest):
-            server_check.check_with_server(self.api, manifest)
-        return "the API server would accept all objects"
 
     def node_gpus(self, resource: str | None = None) -> dict[str, int]:
         """Return the number of allocatable GPUs on each node that is not cordoned, keyed by node
@@ -397,30 +372,6 @@ class KubeCluster(Cluster):
         if resource is None:
             resource = self.options.gpu_resource
         return allocatable_gpus(self.api, resource_name(resource, "resource"))
-
-    def delete(
-        self,
-        experiment: str,
-        *,
-        purge: bool = False,
-        in_order: bool = True,
-        at_once: bool = False,
-    ) -> None:
-        """Delete an experiment's objects, and return when they no longer exist.
-
-        The record of the run remains, with the logs, unless ``purge`` is set. If the experiment
-        does not exist, do nothing; see `Cluster.delete`.
-        """
-        from symphony_kube.lifecycle import delete
-
-        delete.delete(
-            self.api,
-            self.scope(experiment),
-            jobs_only=self.options.jobs_only,
-            keeping=self._keeping_record(purge=purge),
-            in_order=in_order,
-            at_once=at_once,
-        )
 
     # --- runs ---
 
@@ -452,33 +403,6 @@ class KubeCluster(Cluster):
         self.describe_experiment(experiment)
         return recording.recorded_usage(self.api, self.scope(experiment)).samples
 
-    def _usage_notes(self, manifest: KubeManifest) -> list[str]:
-        """Return why the resource use of an experiment is not recorded, if it is not."""
-        from symphony_kube.status.metrics_server import read_metrics
-
-        if manifest.policies.record_usage:
-            # The command does not wait for a metrics server that is down.
-            once = threading.Event()
-            once.set()
-            try:
-                read_metrics(self.api, manifest.scope, cancelled=once)
-            except SymphonyError as exc:
-                return [f"the resource use is not recorded: {exc}"]
-        return []
-
-    def _keeping_record(self, *, purge: bool = False, launching: str = "") -> Keeping:
-        """Return a function for `delete.delete` that keeps the record of the deleted run."""
-        from symphony_kube.archive import recording
-
-        settings = self._record_settings()
-        return functools.partial(
-            recording.keeping_record,
-            self.api,
-            settings=settings,
-            purge=purge,
-            launching=launching,
-        )
-
     def _record_settings(self) -> Settings:
         from symphony_kube.archive.fetch_logs import configured_limits
         from symphony_kube.archive.recording import Settings
@@ -487,38 +411,6 @@ class KubeCluster(Cluster):
         return Settings(retention=self._retention(), limits=limits)
 
     # --- changing ---
-
-    def diff(self, experiment: Experiment, *, start: Sequence[str] | None = None) -> Changes:
-        """Return how a running experiment differs from ``experiment``; see `Cluster.diff`."""
-        from symphony_kube import apply_changes
-
-        scope = self.scope(experiment.name)
-        describe = functools.partial(self._describe, experiment)
-        return apply_changes.diff(self.api, scope, describe, start)
-
-    def _change(
-        self, experiment: Experiment, *, on_change: OnChange, start: Sequence[str] | None
-    ) -> Changes:
-        """Change a running experiment; see `Cluster.up`."""
-        from symphony_kube import apply_changes
-        from symphony_kube.archive import recording
-
-        scope = self.scope(experiment.name)
-        describe = functools.partial(self._describe, experiment)
-        difference = apply_changes.change(self.api, scope, describe, self._sending_code, start)
-        changes = difference.made_changes
-        recording.record_change(self.api, scope, difference.new, changes, experiment)
-        if on_change is not None:
-            on_change(self.describe_experiment(experiment.name))
-        notes = [*changes.notes, *self._server_warnings()]
-        if changes.policies:
-            notes += self._usage_notes(difference.new.manifest)
-        return dataclasses.replace(changes, notes=tuple(notes))
-
-    def _launch_record(self, experiment: str) -> Mapping[str, Any]:
-        from symphony_kube import apply_changes
-
-        return apply_changes.read_description(self.api, self.scope(experiment)).record
 
     def _secret_contents(self, experiment: str) -> list[bytes]:
         from symphony_kube.api.errors import ApiError
@@ -629,13 +521,6 @@ class KubeCluster(Cluster):
 
     # --- controlling processes ---
 
-    def stop(self, experiment: str, *, at_once: bool = False) -> None:
-        """Stop an experiment for good, and keep its Pods with their logs; see `Cluster.stop`."""
-        from symphony_kube import stop_experiment
-
-        self._ensure_supervisor(experiment)
-        stop_experiment.stop_for_good(self.api, self.scope(experiment), at_once=at_once)
-
     def stop_processes(
         self,
         experiment: str,
@@ -648,7 +533,7 @@ class KubeCluster(Cluster):
         """Stop processes, and keep their Pods; see `Cluster.stop_processes`."""
         from symphony_kube import client_requests
 
-        self._ensure_supervisor(experiment)
+        self.implementation.ensure_supervisor(experiment)
         scope = self.scope(experiment)
         return client_requests.stop(
             self.api, scope, processes, grace=grace, at_once=at_once, timeout=timeout
@@ -664,8 +549,8 @@ class KubeCluster(Cluster):
         """Create new Pods for processes that are not running; see `Cluster.start_processes`."""
         from symphony_kube import client_requests
 
-        self._ensure_supervisor(experiment)
-        with self._sending_recorded_code(experiment):
+        self.implementation.ensure_supervisor(experiment)
+        with self.implementation.sending_recorded_code(experiment):
             return client_requests.start(
                 self.api, self.scope(experiment), processes, timeout=timeout
             )
@@ -682,9 +567,9 @@ class KubeCluster(Cluster):
         """Stop processes, and create new Pods for them; see `Cluster.restart_processes`."""
         from symphony_kube import client_requests
 
-        self._ensure_supervisor(experiment)
+        self.implementation.ensure_supervisor(experiment)
         scope = self.scope(experiment)
-        with self._sending_recorded_code(experiment):
+        with self.implementation.sending_recorded_code(experiment):
             return client_requests.restart(
                 self.api, scope, processes, grace=grace, at_once=at_once, timeout=timeout
             )
@@ -717,40 +602,7 @@ class KubeCluster(Cluster):
         scope = self.scope(experiment)
         return client_requests.send_signal(self.api, scope, processes, number, force=force)
 
-    def _ensure_supervisor(self, experiment: str) -> None:
-        """Start the supervisor that runs on this machine again, if it was killed."""
-        from symphony_kube.lifecycle.supervisor import detached
-
-        detached.ensure_running(detached.directory_of(self.api, self.scope(experiment)))
-
     # --- observing ---
-
-    def list_experiments(self) -> list[str]:
-        """Return the names of the experiments in the shared namespace.
-
-        If no shared namespace is set, return the names of all experiments that have their own
-        namespace.
-        """
-        from symphony_kube.status import experiments
-
-        return experiments.list_experiments(self.api, namespace=self.namespace)
-
-    def describe_experiment(self, experiment: str) -> ExperimentStatus:
-        """Return the status of an experiment and its processes."""
-        from symphony_kube.api.background import Background
-        from symphony_kube.status.list_objects import list_pods
-
-        scope = self.scope(experiment)
-        pods_request = Background(functools.partial(list_pods, self.api, scope))
-        # Import the modules that evaluate the Pods while the API server lists them, because both
-        # take time.
-        from symphony_kube.status import experiments
-
-        self._ensure_supervisor(experiment)
-        status = experiments.experiment_status(self.api, scope, pods_request)
-        if self._run is not None and not status.processes:
-            raise NotFound(f"the objects of run {self._run.name!r} were deleted by another program")
-        return status
 
     def describe_experiments(
         self, experiments: Sequence[str], *, on_error: Callable[[SymphonyError], None]
@@ -770,7 +622,7 @@ class KubeCluster(Cluster):
         statuses = []
         for name in experiments:
             if name in found:
-                self._ensure_supervisor(name)
+                self.implementation.ensure_supervisor(name)
                 statuses.append(found[name])
             else:
                 statuses += super().describe_experiments([name], on_error=on_error)
@@ -779,15 +631,8 @@ class KubeCluster(Cluster):
     @contextlib.contextmanager
     def watch_experiment(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
         """Watch an experiment's objects; see `Cluster.watch_experiment`."""
-        from symphony_kube.watch import statuses
-
-        with statuses.watch_experiment(self.api, self.scope(experiment)) as read:
-
-            def read_supervised() -> WatchedStatuses:
-                self._ensure_supervisor(experiment)
-                return read()
-
-            yield read_supervised
+        with self.implementation.watch_statuses(experiment) as read:
+            yield read
 
     @contextlib.contextmanager
     def watch_experiments(
@@ -810,7 +655,7 @@ class KubeCluster(Cluster):
             def read_supervised() -> WatchedStatuses:
                 watched = read()
                 for status in watched.statuses:
-                    self._ensure_supervisor(status.name)
+                    self.implementation.ensure_supervisor(status.name)
                 return watched
 
             yield read_supervised
@@ -822,31 +667,6 @@ class KubeCluster(Cluster):
         from symphony_kube.status import details
 
         return details.describe_in_detail(self.api, self.scope(experiment), process, process_group)
-
-    def describe_topology(self, experiment: str) -> Topology:
-        """Return the topology of a running experiment, based on its Pods and Services."""
-        from symphony_kube.status import topology
-
-        return topology.describe_topology(self.api, self.scope(experiment))
-
-    def _iter_usage(
-        self, experiment: str, names: Collection[str] | None, interval: float
-    ) -> Iterator[ExperimentUsage]:
-        from symphony_kube.status.metrics_server import read_metrics
-
-        # A cluster without metrics is reported before the iteration.
-        read_metrics(self.api, self.scope(experiment))
-        return self._followed_usage(experiment, names, interval)
-
-    def _followed_usage(
-        self, experiment: str, names: Collection[str] | None, interval: float
-    ) -> Iterator[ExperimentUsage]:
-        from symphony.usage import select_usage
-        from symphony_kube.status.metrics_server import follow_usage
-
-        with self.watch_experiment(experiment) as read:
-            for usage in follow_usage(self.api, self.scope(experiment), read, interval):
-                yield select_usage(usage, names)
 
     def wait(
         self,
@@ -861,7 +681,7 @@ class KubeCluster(Cluster):
         from symphony.model.settings.durations import parse_timeout
         from symphony_kube.watch import wait
 
-        self._ensure_supervisor(experiment)
+        self.implementation.ensure_supervisor(experiment)
         return wait.wait(
             self.api,
             self.scope(experiment),
@@ -894,23 +714,6 @@ class KubeCluster(Cluster):
         from symphony_kube.status import find_pod
 
         return find_pod.removed_processes(self.api, self.scope(experiment))
-
-    def _iter_events(
-        self,
-        experiment: str,
-        names: Collection[str] | None,
-        *,
-        follow: bool,
-        since: float | None,
-    ) -> Iterator[ExperimentEvent]:
-        from symphony.events import select_events
-        from symphony_kube.watch import experiment_events
-
-        self._ensure_supervisor(experiment)
-        events = experiment_events.iter_events(
-            self.api, self.scope(experiment), names, follow=follow
-        )
-        return select_events(events, names, since)
 
     def _iter_output(
         self,
@@ -987,32 +790,6 @@ class KubeCluster(Cluster):
         from symphony_kube.access import external_services
 
         return external_services.external_address(self.api, self.scope(experiment), service)
-
-    def exposed_services(self, experiment: str) -> dict[str, str | None]:
-        """Return the exposed services with the addresses that load balancers have assigned.
-
-        The address of a node port is not included, because it requires further requests.
-        """
-        from symphony_kube.access import external_services
-
-        return external_services.exposed_services(self.api, self.scope(experiment))
-
-    def port_forward(
-        self,
-        experiment: str,
-        process_or_service: str,
-        port: int | None = None,
-        *,
-        local_port: int | None = None,
-        on_error: Callable[[str], None] | None = None,
-    ) -> Tunnel:
-        """Forward a local port through the API server; see `Cluster.port_forward`."""
-        from symphony_kube.access import port_forward
-
-        scope = self.scope(experiment)
-        return port_forward.port_forward(
-            self.api, scope, process_or_service, port, local_port, on_error=on_error
-        )
 
     def visit(
         self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None

@@ -624,9 +624,7 @@ class SlurmCluster(TerminalCluster):
         update.changes = replace(update.changes, relaunch=(*update.changes.relaunch, *problems))
         return update
 
-    def _change(
-        self, experiment: Experiment, *, on_change: OnChange, start: Sequence[str] | None
-    ) -> Changes:
+    def _change(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
         """Change a running experiment; see `Cluster.up`."""
         from symphony.supervised.record.change_directory import change_lock
 
@@ -637,10 +635,7 @@ class SlurmCluster(TerminalCluster):
         ):
             reader = self._reader(run)
             status = read_unchanging(run, reader)
-            changes = self._change_with_free_ports(run, reader, status, experiment, start)
-            if on_change is not None:
-                on_change(reader.read())
-        return changes
+            return self._change_with_free_ports(run, reader, status, experiment, start)
 
     def _change_with_free_ports(
         self,
@@ -717,14 +712,10 @@ class SlurmCluster(TerminalCluster):
 
         return StepLink(run, self._batch_node(run))
 
-    def _iter_usage(
-        self, experiment: str, names: Collection[str] | None, interval: float
-    ) -> Iterator[ExperimentUsage]:
-        return self._received_usage(self._find(experiment), names, interval)
-
-    def _received_usage(
+    def _usage(
         self, run: RunDirectory, names: Collection[str] | None, interval: float
     ) -> Iterator[ExperimentUsage]:
+        """Yield samples of the resource use, which the agents of the nodes measure."""
         from symphony.usage import select_usage
         from symphony_slurm.job.node_usage import follow_usage
 

@@ -1,0 +1,303 @@
+"""The part of the kube backend that `Cluster` calls; see `symphony.cluster.backend`.
+
+Each method delegates to the module that implements it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from symphony.cluster.backend import Backend
+from symphony.cluster.cluster import Manifest
+from symphony.errors import NotFound, SymphonyError
+
+if TYPE_CHECKING:
+    from symphony.archive.archive import Run
+    from symphony.cluster import Tunnel, WatchedStatuses
+    from symphony.code.snapshot import CodeArchives
+    from symphony.events import ExperimentEvent
+    from symphony.model import Experiment
+    from symphony.plan.changes import Changes
+    from symphony.plan.topology import Topology
+    from symphony.status import ExperimentStatus
+    from symphony.usage import ExperimentUsage
+    from symphony_kube.access.send_code import CodeSender
+    from symphony_kube.api.client import Api
+    from symphony_kube.api.labels import Scope
+    from symphony_kube.archive.recording import Settings
+    from symphony_kube.lifecycle.delete import Keeping
+    from symphony_kube.lifecycle.description import Description, NewDescription
+    from symphony_kube.render.manifest import KubeManifest
+
+
+class KubeBackend(Backend[Manifest]):
+    """The experiments in a Kubernetes cluster.
+
+    * ``connect`` returns the client for the API server, which is created on first use.
+    * ``scope`` returns the namespace, names and labels of an experiment's objects.
+    * ``namespace`` is the namespace for all experiments, or None.
+    * With ``jobs_only``, the user may create and delete Jobs, but no Pods.
+    * ``describe`` returns the new description of an experiment. The second argument describes the
+      running experiment, if there is one.
+    * ``record_settings`` returns which records and logs are kept.
+    * ``run`` is the active run whose objects are read, or None for those of any launch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        connect: Callable[[], Api],
+        scope: Callable[[str], Scope],
+        namespace: str | None,
+        jobs_only: bool,
+        describe: Callable[[Experiment, Description | None], NewDescription],
+        record_settings: Callable[[], Settings],
+        run: Run | None,
+    ) -> None:
+        super().__init__(name)
+        self._connect = connect
+        self._scope = scope
+        self._namespace = namespace
+        self._jobs_only = jobs_only
+        self._describe = describe
+        self._record_settings = record_settings
+        self._run = run
+
+    @property
+    def api(self) -> Api:
+        """The client for the API server."""
+        return self._connect()
+
+    def ensure_supervisor(self, experiment: str) -> None:
+        """Start the supervisor that runs on this machine again, if it was killed."""
+        from symphony_kube.lifecycle.supervisor import detached
+
+        detached.ensure_running(detached.directory_of(self.api, self._scope(experiment)))
+
+    # --- launching ---
+
+    def check(self, manifest: Manifest) -> str:
+        """Have the API server validate every object without creating it."""
+        from symphony_kube.lifecycle import server_check
+        from symphony_kube.render.manifest import KubeManifest
+
+        if isinstance(manifest, KubeManifest):
+            server_check.check_with_server(self.api, manifest)
+        return "the API server would accept all objects"
+
+    def sending_code(
+        self, scope: Scope, archives: CodeArchives
+    ) -> contextlib.AbstractContextManager[CodeSender | None]:
+        """Return a context in which large code is sent to the Pods that wait for it."""
+        from symphony_kube.render.file_objects.code_volumes import is_small
+
+        large = [archive for archive in archives.values() if not is_small(archive)]
+        if not large:
+            return contextlib.nullcontext()
+        from symphony_kube.access.send_code import sending
+
+        return sending(self.api, scope, large)
+
+    def sending_recorded_code(
+        self, experiment: str
+    ) -> contextlib.AbstractContextManager[CodeSender | None]:
+        """Do the same for the code in the record of the running experiment on this machine."""
+        from symphony_kube.archive import recording
+
+        scope = self._scope(experiment)
+        return self.sending_code(scope, recording.recorded_code(self.api, scope))
+
+    def server_warnings(self) -> list[str]:
+        """Return the warnings of the API server since the last call, for the user."""
+        return [f"the API server warns: {text}" for text in self.api.warnings.take()]
+
+    def usage_notes(self, manifest: KubeManifest) -> list[str]:
+        """Return why the resource use of an experiment is not recorded, if it is not."""
+        from symphony_kube.status.metrics_server import read_metrics
+
+        if manifest.policies.record_usage:
+            # The command does not wait for a metrics server that is down.
+            once = threading.Event()
+            once.set()
+            try:
+                read_metrics(self.api, manifest.scope, cancelled=once)
+            except SymphonyError as exc:
+                return [f"the resource use is not recorded: {exc}"]
+        return []
+
+    # --- ending ---
+
+    def stop(self, experiment: str, *, at_once: bool) -> None:
+        """Stop an experiment for good, and keep its Pods with their logs."""
+        from symphony_kube import stop_experiment
+
+        self.ensure_supervisor(experiment)
+        stop_experiment.stop_for_good(self.api, self._scope(experiment), at_once=at_once)
+
+    def delete(self, experiment: str, *, in_order: bool, at_once: bool, purge: bool) -> None:
+        """Delete an experiment's objects, and return when they no longer exist."""
+        from symphony_kube.lifecycle import delete
+
+        delete.delete(
+            self.api,
+            self._scope(experiment),
+            jobs_only=self._jobs_only,
+            keeping=self.keeping_record(purge=purge),
+            in_order=in_order,
+            at_once=at_once,
+        )
+
+    def keeping_record(self, *, purge: bool = False, launching: str = "") -> Keeping:
+        """Return a function for `delete.delete` that keeps the record of the deleted run."""
+        from symphony_kube.archive import recording
+
+        return functools.partial(
+            recording.keeping_record,
+            self.api,
+            settings=self._record_settings(),
+            purge=purge,
+            launching=launching,
+        )
+
+    # --- observing ---
+
+    def names(self) -> Collection[str]:
+        """Return the names of the experiments in the shared namespace.
+
+        If no shared namespace is set, return the names of all experiments that have their own
+        namespace.
+        """
+        from symphony_kube.status import experiments
+
+        return experiments.list_experiments(self.api, namespace=self._namespace)
+
+    def observe(self, experiment: str) -> ExperimentStatus:
+        """Return the status that the objects of an experiment show."""
+        from symphony_kube.api.background import Background
+        from symphony_kube.status.list_objects import list_pods
+
+        scope = self._scope(experiment)
+        pods_request = Background(functools.partial(list_pods, self.api, scope))
+        # Import the modules that evaluate the Pods while the API server lists them, because both
+        # take time.
+        from symphony_kube.status import experiments
+
+        self.ensure_supervisor(experiment)
+        status = experiments.experiment_status(self.api, scope, pods_request)
+        if self._run is not None and not status.processes:
+            raise NotFound(f"the objects of run {self._run.name!r} were deleted by another program")
+        return status
+
+    @contextlib.contextmanager
+    def watch_statuses(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
+        """Watch an experiment's objects; see `Cluster.watch_experiment`."""
+        from symphony_kube.watch import statuses
+
+        with statuses.watch_experiment(self.api, self._scope(experiment)) as read:
+
+            def read_supervised() -> WatchedStatuses:
+                self.ensure_supervisor(experiment)
+                return read()
+
+            yield read_supervised
+
+    def record(self, experiment: str) -> Mapping[str, Any]:
+        """Return the description of the launch in the objects of an experiment."""
+        from symphony_kube import apply_changes
+
+        return apply_changes.read_description(self.api, self._scope(experiment)).record
+
+    def events(
+        self, experiment: str, names: Collection[str] | None, *, follow: bool
+    ) -> Iterator[ExperimentEvent]:
+        """Yield the events of the supervisor, the Pods and Kubernetes."""
+        from symphony_kube.watch import experiment_events
+
+        self.ensure_supervisor(experiment)
+        scope = self._scope(experiment)
+        return experiment_events.iter_events(self.api, scope, names, follow=follow)
+
+    def topology(self, experiment: str) -> Topology:
+        """Return the topology of a running experiment, based on its Pods and Services."""
+        from symphony_kube.status import topology
+
+        return topology.describe_topology(self.api, self._scope(experiment))
+
+    def usage(
+        self, experiment: str, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        """Yield what the metrics server reports."""
+        from symphony_kube.status.metrics_server import read_metrics
+
+        # A cluster without metrics is reported before the iteration.
+        read_metrics(self.api, self._scope(experiment))
+        return self._followed_usage(experiment, names, interval)
+
+    def _followed_usage(
+        self, experiment: str, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        from symphony.usage import select_usage
+        from symphony_kube.status.metrics_server import follow_usage
+
+        with self.watch_statuses(experiment) as read:
+            for usage in follow_usage(self.api, self._scope(experiment), read, interval):
+                yield select_usage(usage, names)
+
+    # --- changing ---
+
+    def diff(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
+        """Return how the objects of a running experiment differ from those of ``experiment``."""
+        from symphony_kube import apply_changes
+
+        scope = self._scope(experiment.name)
+        describe = functools.partial(self._describe, experiment)
+        return apply_changes.diff(self.api, scope, describe, start)
+
+    def change(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
+        """Change the objects of a running experiment."""
+        from symphony_kube import apply_changes
+        from symphony_kube.archive import recording
+
+        scope = self._scope(experiment.name)
+        describe = functools.partial(self._describe, experiment)
+        difference = apply_changes.change(self.api, scope, describe, self.sending_code, start)
+        changes = difference.made_changes
+        recording.record_change(self.api, scope, difference.new, changes, experiment)
+        notes = [*changes.notes, *self.server_warnings()]
+        if changes.policies:
+            notes += self.usage_notes(difference.new.manifest)
+        return dataclasses.replace(changes, notes=tuple(notes))
+
+    # --- using ---
+
+    def forward(
+        self,
+        experiment: str,
+        process_or_service: str,
+        port: int | None,
+        *,
+        local_port: int | None,
+        on_error: Callable[[str], None] | None,
+    ) -> Tunnel:
+        """Forward a local port through the API server."""
+        from symphony_kube.access import port_forward
+
+        scope = self._scope(experiment)
+        return port_forward.port_forward(
+            self.api, scope, process_or_service, port, local_port, on_error=on_error
+        )
+
+    def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
+        """Return the addresses that load balancers have assigned.
+
+        The address of a node port is not included, because it requires further requests.
+        """
+        from symphony_kube.access import external_services
+
+        return external_services.exposed_services(self.api, self._scope(experiment))

@@ -1,4 +1,4 @@
-"""The hook that a backend plug-in implements.
+"""The description of a backend that a plug-in provides.
 
 A plug-in is a module that a distribution registers in the entry-point group ``symphony.backends``.
 The distribution declares one entry for the backend's name, and one for each of its aliases::
@@ -6,123 +6,35 @@ The distribution declares one entry for the backend's name, and one for each of 
     [project.entry-points."symphony.backends"]
     slurm = "symphony_slurm.plugin"
 
-The module implements one hook. The module is imported whenever backends are listed, so it must not
-import libraries other than symphony::
+The module contains the description under the name ``BACKEND``. The module is imported whenever
+backends are listed, so it must not import libraries other than symphony::
+
+    from symphony.hookspecs import BackendInfo
+
+    BACKEND = BackendInfo(
+        name="slurm", summary="Jobs on Slurm", load="symphony_slurm.cluster:SlurmCluster"
+    )
+
+A plug-in that computes the description implements a hook of pluggy instead. This takes longer,
+because symphony then imports pluggy::
 
     from symphony.hookspecs import BackendInfo, hookimpl
 
     @hookimpl
     def symphony_backend() -> BackendInfo:
-        return BackendInfo(
-            name="slurm", summary="Jobs on Slurm", load="symphony_slurm.cluster:SlurmCluster"
-        )
+        return BackendInfo(...)
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-import pluggy
+from symphony.backend_info import CAPABILITIES, SNAPSHOT, STATE_DIR, BackendInfo, Option
+from symphony.support.lazy_imports import import_when_used
 
-PROJECT = "symphony"
-GROUP = "symphony.backends"
+if TYPE_CHECKING:
+    from symphony.hook_markers import hookimpl as hookimpl
 
-hookspec = pluggy.HookspecMarker(PROJECT)
-hookimpl = pluggy.HookimplMarker(PROJECT)
+__all__ = ["CAPABILITIES", "SNAPSHOT", "STATE_DIR", "BackendInfo", "Option", "hookimpl"]
 
-CAPABILITIES = {
-    "launch": "starts processes",
-    "stop": "stops an experiment and keeps its logs",
-    "control": "stops, starts, restarts and signals single processes",
-    "up": "changes an experiment while it is running",
-    "code": "runs processes with a snapshot of their code",
-    "logs": "keeps the output of processes",
-    "runs": "keeps the records of runs whose experiments were deleted or replaced",
-    "exec": "runs a command in the environment of a process",
-    "login": "attaches a terminal to a process",
-    "copy": "copies files to and from a process",
-    "forward": "forwards a local port to a process",
-    "debug": "forwards a local port to a debugger in a process",
-    "external-url": "gives exposed services an external address",
-    "usage": "reports the resources that running processes use",
-    "topology": "reports the connections of a running experiment",
-    "restart": "restarts processes by their restart policy",
-    "policies": "applies ends_with, on_failure, deadline and max_restarts",
-    "gpu": "assigns GPUs to processes",
-    "ranks": "starts, restarts and stops the ranks of a distributed program together",
-}
-
-
-class Option(NamedTuple):
-    """An option of a backend's `Cluster` class that is also available on the command line.
-
-    ``name`` is the keyword argument of the class. ``flags`` are the command-line options, such as
-    ``("-n", "--namespace")``. A ``switch`` takes no value and sets the keyword argument to True. If
-    ``choices`` are given, other values are rejected. ``where`` is true if the option determines
-    which experiments the backend finds. symphony then repeats the option in the commands that it
-    suggests to the user. ``commands`` contains the commands that have the option; by default, these
-    are all commands.
-    """
-
-    name: str
-    flags: tuple[str, ...]
-    help: str
-    metavar: str | None = None
-    switch: bool = False
-    choices: tuple[str, ...] = ()
-    where: bool = False
-    commands: tuple[str, ...] = ()
-
-
-# The directory in which the backends that run experiments on machines keep them.
-STATE_DIR = Option(
-    name="state_dir",
-    flags=("--state-dir",),
-    metavar="DIRECTORY",
-    help="the directory with the experiments of the backend",
-)
-# The option of the backends that run processes on this machine, in the directory of their code.
-SNAPSHOT = Option(
-    name="snapshot",
-    flags=("--snapshot",),
-    switch=True,
-    help="run processes with code from a copy, which later edits do not change",
-    commands=("launch", "render", "up", "diff", "rerun"),
-)
-
-
-class BackendInfo(NamedTuple):
-    """The description of a backend, which is available without loading the backend.
-
-    ``load`` names the backend's `Cluster` class in the form ``"package.module:Class"``.
-    ``capabilities`` are keys of `CAPABILITIES`. ``options`` are the options of the class that the
-    command line accepts. ``extra`` is the extra of symphony-launcher that installs the required
-    packages, if any.
-
-    A backend that takes a long time to list its experiments declares ``place``. ``place`` names a
-    function, in the form ``"package.module:function"``, that imports no libraries other than
-    symphony. The function takes the options as a mapping and returns a JSON-serializable value. If
-    the function returns the same value for two sets of options, they select the same experiments.
-    For a short time, shell completion caches the names that were listed for each value.
-
-    A backend that can list its experiments within a few milliseconds, without a request to another
-    machine, declares ``experiments``. It names a function in the same form, which takes the name of
-    the backend and the configured options as a mapping, and returns the names of the experiments.
-    The function must not import libraries other than symphony. Commands then find the experiments
-    of this backend if no backend is named.
-    """
-
-    name: str
-    summary: str
-    load: str
-    aliases: tuple[str, ...] = ()
-    capabilities: frozenset[str] = frozenset()
-    options: tuple[Option, ...] = ()
-    extra: str | None = None
-    place: str | None = None
-    experiments: str | None = None
-
-
-@hookspec
-def symphony_backend() -> BackendInfo:  # type: ignore[empty-body]  # pluggy never calls it
-    """Return the description of the backend that this plug-in provides."""
+__getattr__, __dir__ = import_when_used(__name__, {"hookimpl": "symphony.hook_markers"})

@@ -33,12 +33,19 @@ class EntryPoint(NamedTuple):
         """Import the module and return it, or the attribute if ``value`` names one. Raises what
         the import raises, and `AttributeError` if the attribute does not exist.
         """
-        value_without_extras = self.value.partition("[")[0].strip()
-        module_name, _, attributes = value_without_extras.partition(":")
-        loaded: Any = importlib.import_module(module_name.strip())
-        for attribute in attributes.split(".") if attributes else []:
-            loaded = getattr(loaded, attribute.strip())
-        return loaded
+        return load_attribute(self.value.partition("[")[0].strip())
+
+
+def load_attribute(name: str) -> Any:
+    """Return the object with the name ``module`` or ``module:attribute``.
+
+    Raises what the import raises, and `AttributeError` if the attribute does not exist.
+    """
+    module_name, _, attributes = name.partition(":")
+    loaded: Any = importlib.import_module(module_name.strip())
+    for attribute in attributes.split(".") if attributes else []:
+        loaded = getattr(loaded, attribute.strip())
+    return loaded
 
 
 def read_entry_points(group: str) -> list[EntryPoint]:

@@ -1,8 +1,8 @@
 """Finding and loading backends.
 
-The names of backends come from entry points, and pluggy validates the plug-ins. Listing the names
-only reads package metadata and imports no plug-in. Finding or loading a backend by name imports
-only its own plug-in.
+The names of backends come from entry points. Listing the names only reads package metadata and
+imports no plug-in. Finding or loading a backend by name imports only its own plug-in. pluggy
+validates the plug-ins that implement a hook.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from symphony.backend_info import GROUP, PROJECT, BackendInfo
 from symphony.cluster.entry_points import EntryPoint, read_entry_points
 from symphony.errors import PluginError, shown
-from symphony.hookspecs import GROUP, PROJECT, BackendInfo
 from symphony.support.names import check_is_text, did_you_mean, join_names
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from symphony.cluster import Cluster
 
+# The name of the description in a plug-in, or of the hook that returns it.
+DESCRIPTION = "BACKEND"
 HOOK = "symphony_backend"
 
 
@@ -167,20 +169,28 @@ def _load_info(point: EntryPoint) -> BackendInfo:
             f"the plug-in {point.value!r} of {point.distribution} (backend {point.name!r}) "
             f"cannot be imported: {_first_line(exc)}"
         ) from exc
-    return _call_hook(module, point)
+    plugin = f"the plug-in {point.value!r} of {point.distribution}"
+    info = getattr(module, DESCRIPTION, None)
+    if info is None:
+        info = _call_hook(module, plugin)
+    elif not isinstance(info, BackendInfo):
+        raise PluginError(
+            f"{plugin} must have a BackendInfo named {DESCRIPTION}, not {shown(info)}"
+        )
+    _check_name(info, point, plugin)
+    return info
 
 
-def _call_hook(module: ModuleType, point: EntryPoint) -> BackendInfo:
+def _call_hook(module: ModuleType, plugin: str) -> BackendInfo:
     """Call a plug-in's hook and return the `BackendInfo`. Raise `PluginError` if the hook is
     invalid or fails.
     """
     import pluggy
 
-    from symphony import hookspecs
+    from symphony import hook_markers
 
-    plugin = f"the plug-in {point.value!r} of {point.distribution}"
     manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(hookspecs)
+    manager.add_hookspecs(hook_markers)
     try:
         manager.register(module)
     except pluggy.PluginValidationError as exc:
@@ -195,10 +205,10 @@ def _call_hook(module: ModuleType, point: EntryPoint) -> BackendInfo:
     if len(results) != 1 or not isinstance(results[0], BackendInfo):
         found = repr(results[0]) if results else "nothing"
         raise PluginError(
-            f"{plugin} must have one hook {HOOK} that returns a BackendInfo, not {found}"
+            f"{plugin} must have a BackendInfo named {DESCRIPTION}, or one hook {HOOK} that "
+            f"returns a BackendInfo, not {found}"
         )
-    info = results[0]
-    _check_name(info, point, plugin)
+    info: BackendInfo = results[0]
     return info
 
 

@@ -236,10 +236,11 @@ HOOK = "the plug-in 'fake_bad.plugin' of dist-bad"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("X = 1", "must have one hook symphony_backend that returns a BackendInfo, not nothing"),
+        ("X = 1", "must have a BackendInfo named BACKEND, or one hook symphony_backend"),
+        ("BACKEND = 'bad'", "must have a BackendInfo named BACKEND, not 'bad'"),
         (
             PLUGIN_WITH_HOOK.format(hook="symphony_backend(): return None"),
-            "must have one hook symphony_backend that returns a BackendInfo, not nothing",
+            "one hook symphony_backend that returns a BackendInfo, not nothing",
         ),
         (
             PLUGIN_WITH_HOOK.format(hook="symphony_backend(): return {'name': 'bad'}"),

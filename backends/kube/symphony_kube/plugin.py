@@ -1,6 +1,6 @@
 """The pluggy plug-in through which symphony finds the kube backend."""
 
-from symphony.hookspecs import BackendInfo, Option, hookimpl
+from symphony.hookspecs import BackendInfo, Option
 
 OPTIONS = (
     Option(
@@ -44,39 +44,35 @@ OPTIONS = (
     ),
 )
 
-
-@hookimpl
-def symphony_backend() -> BackendInfo:
-    """Return the description of the kube backend."""
-    return BackendInfo(
-        name="kube",
-        aliases=("kubernetes", "k8s"),
-        summary="Pods, Services and Jobs of a Kubernetes cluster",
-        load="symphony_kube.cluster:KubeCluster",
-        capabilities=frozenset(
-            {
-                "launch",
-                "stop",
-                "control",
-                "up",
-                "code",
-                "logs",
-                "runs",
-                "exec",
-                "login",
-                "copy",
-                "forward",
-                "debug",
-                "external-url",
-                "usage",
-                "topology",
-                "restart",
-                "policies",
-                "gpu",
-                "ranks",
-            }
-        ),
-        options=OPTIONS,
-        extra="kube",
-        place="symphony_kube.api.cluster_identity:place",
-    )
+BACKEND = BackendInfo(
+    name="kube",
+    aliases=("kubernetes", "k8s"),
+    summary="Pods, Services and Jobs of a Kubernetes cluster",
+    load="symphony_kube.cluster:KubeCluster",
+    capabilities=frozenset(
+        {
+            "launch",
+            "stop",
+            "control",
+            "up",
+            "code",
+            "logs",
+            "runs",
+            "exec",
+            "login",
+            "copy",
+            "forward",
+            "debug",
+            "external-url",
+            "usage",
+            "topology",
+            "restart",
+            "policies",
+            "gpu",
+            "ranks",
+        }
+    ),
+    options=OPTIONS,
+    extra="kube",
+    place="symphony_kube.api.cluster_identity:place",
+)

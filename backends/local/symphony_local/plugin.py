@@ -1,39 +1,35 @@
 """The plug-in that registers the local backend."""
 
-from symphony.hookspecs import SNAPSHOT, STATE_DIR, BackendInfo, hookimpl
+from symphony.hookspecs import SNAPSHOT, STATE_DIR, BackendInfo
 
-
-@hookimpl
-def symphony_backend() -> BackendInfo:
-    """Return the description of the local backend."""
-    return BackendInfo(
-        name="local",
-        aliases=("subproc", "subprocess"),
-        summary="processes of this machine, under a detached supervisor",
-        load="symphony_local.cluster:LocalCluster",
-        capabilities=frozenset(
-            {
-                "launch",
-                "stop",
-                "control",
-                "up",
-                "code",
-                "logs",
-                "runs",
-                "exec",
-                "login",
-                "copy",
-                "forward",
-                "debug",
-                "external-url",
-                "usage",
-                "topology",
-                "restart",
-                "policies",
-                "gpu",
-                "ranks",
-            }
-        ),
-        options=(SNAPSHOT, STATE_DIR),
-        experiments="symphony.supervised.record.directory:experiment_names",
-    )
+BACKEND = BackendInfo(
+    name="local",
+    aliases=("subproc", "subprocess"),
+    summary="processes of this machine, under a detached supervisor",
+    load="symphony_local.cluster:LocalCluster",
+    capabilities=frozenset(
+        {
+            "launch",
+            "stop",
+            "control",
+            "up",
+            "code",
+            "logs",
+            "runs",
+            "exec",
+            "login",
+            "copy",
+            "forward",
+            "debug",
+            "external-url",
+            "usage",
+            "topology",
+            "restart",
+            "policies",
+            "gpu",
+            "ranks",
+        }
+    ),
+    options=(SNAPSHOT, STATE_DIR),
+    experiments="symphony.supervised.record.directory:experiment_names",
+)

@@ -1,69 +1,63 @@
 """The plug-in that registers the Slurm backend."""
 
-from symphony.hookspecs import STATE_DIR, BackendInfo, Option, hookimpl
+from symphony.hookspecs import STATE_DIR, BackendInfo, Option
 
-
-@hookimpl
-def symphony_backend() -> BackendInfo:
-    """Return the description of the Slurm backend."""
-    return BackendInfo(
-        name="slurm",
-        summary="one Slurm job, with an agent on each of its nodes",
-        load="symphony_slurm.cluster:SlurmCluster",
-        capabilities=frozenset(
-            {
-                "launch",
-                "stop",
-                "control",
-                "up",
-                "code",
-                "logs",
-                "runs",
-                "exec",
-                "login",
-                "copy",
-                "forward",
-                "external-url",
-                "usage",
-                "topology",
-                "restart",
-                "policies",
-                "gpu",
-                "ranks",
-            }
+BACKEND = BackendInfo(
+    name="slurm",
+    summary="one Slurm job, with an agent on each of its nodes",
+    load="symphony_slurm.cluster:SlurmCluster",
+    capabilities=frozenset(
+        {
+            "launch",
+            "stop",
+            "control",
+            "up",
+            "code",
+            "logs",
+            "runs",
+            "exec",
+            "login",
+            "copy",
+            "forward",
+            "external-url",
+            "usage",
+            "topology",
+            "restart",
+            "policies",
+            "gpu",
+            "ranks",
+        }
+    ),
+    options=(
+        Option(name="partition", flags=("--partition",), metavar="NAME", help="Slurm's partition"),
+        Option(name="account", flags=("--account",), metavar="NAME", help="Slurm's account"),
+        Option(name="qos", flags=("--qos",), metavar="NAME", help="Slurm's quality of service"),
+        Option(
+            name="time",
+            flags=("--time-limit",),
+            metavar="TIME",
+            help="the time limit of the job",
         ),
-        options=(
-            Option(
-                name="partition", flags=("--partition",), metavar="NAME", help="Slurm's partition"
-            ),
-            Option(name="account", flags=("--account",), metavar="NAME", help="Slurm's account"),
-            Option(name="qos", flags=("--qos",), metavar="NAME", help="Slurm's quality of service"),
-            Option(
-                name="time",
-                flags=("--time-limit",),
-                metavar="TIME",
-                help="the time limit of the job",
-            ),
-            Option(name="nodes", flags=("--nodes",), metavar="N", help="the number of nodes"),
-            Option(
-                name="gpu_type",
-                flags=("--gpu-type",),
-                metavar="TYPE",
-                help="Slurm's name for the type of the GPUs, such as a100",
-            ),
-            Option(
-                name="exclusive",
-                flags=("--exclusive",),
-                switch=True,
-                help="use nodes that no other job uses",
-            ),
-            Option(
-                name="requeue",
-                flags=("--requeue",),
-                metavar="N",
-                help="start again at most N times after a preemption or a failed node",
-            ),
-            STATE_DIR,
+        Option(name="nodes", flags=("--nodes",), metavar="N", help="the number of nodes"),
+        Option(
+            name="gpu_type",
+            flags=("--gpu-type",),
+            metavar="TYPE",
+            help="Slurm's name for the type of the GPUs, such as a100",
         ),
-        experiments="symphony.supervised.record.directory:experiment_names",
-    )
+        Option(
+            name="exclusive",
+            flags=("--exclusive",),
+            switch=True,
+            help="use nodes that no other job uses",
+        ),
+        Option(
+            name="requeue",
+            flags=("--requeue",),
+            metavar="N",
+            help="start again at most N times after a preemption or a failed node",
+        ),
+        STATE_DIR,
+    ),
+    experiments="symphony.supervised.record.directory:experiment_names",
+)

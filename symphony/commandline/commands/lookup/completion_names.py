@@ -100,11 +100,11 @@ def _cluster_location(line: CommandLine) -> list[object] | None:
     info = line.backend_info
     if info is None or info.place is None or line.has_custom_cluster:
         return None
-    from pkgutil import resolve_name
+    from symphony.cluster.entry_points import load_attribute
 
     option_names = [option.name for option in info.options if option.where]
     configured = line.configuration.options_for(info.name, option_names)
-    find_location = resolve_name(info.place)
+    find_location = load_attribute(info.place)
     return [info.name, find_location({**configured, **line.backend_options})]
 
 

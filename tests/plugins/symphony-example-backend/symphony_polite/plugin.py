@@ -1,16 +1,12 @@
 """The plug-in of the backend ``polite``."""
 
-from symphony.hookspecs import BackendInfo, hookimpl
+from symphony.hookspecs import BackendInfo
 
-
-@hookimpl
-def symphony_backend() -> BackendInfo:
-    """Return the description of the backend."""
-    return BackendInfo(
-        name="polite",
-        summary="local processes with a low priority",
-        load="symphony_polite.cluster:PoliteCluster",
-        capabilities=frozenset(
-            {"launch", "logs", "exec", "copy", "external-url", "topology", "restart", "gpu"}
-        ),
-    )
+BACKEND = BackendInfo(
+    name="polite",
+    summary="local processes with a low priority",
+    load="symphony_polite.cluster:PoliteCluster",
+    capabilities=frozenset(
+        {"launch", "logs", "exec", "copy", "external-url", "topology", "restart", "gpu"}
+    ),
+)

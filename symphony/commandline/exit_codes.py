@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 
 from symphony.errors import BackendError, LaunchFailed, SymphonyError
 
@@ -77,6 +76,8 @@ def signal_exit_code(number: int) -> int:
 def error_message(exc: BaseException) -> str:
     """Return a one-line message for an error."""
     if isinstance(exc, Terminated):
+        import signal
+
         return f"terminated by {signal.Signals(exc.number).name}"
     if isinstance(exc, KeyboardInterrupt):
         return "interrupted"

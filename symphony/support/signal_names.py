@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import signal
+from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError, shown
 from symphony.support.names import did_you_mean
 
+if TYPE_CHECKING:
+    import signal
+
 # The signals by which programs are stopped. A program can handle each of them.
 STOP_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "ALRM", "ABRT", "WINCH", "PWR")
-# All programs of a process receive these signals: no program can handle KILL and STOP, and CONT
-# continues what STOP has suspended.
-SIGNALS_FOR_ALL = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})
-# The signals that do not end a program by default; see signal(7).
-HARMLESS_SIGNALS = frozenset(
-    {
-        signal.SIGCHLD,
-        signal.SIGCONT,
-        signal.SIGSTOP,
-        signal.SIGTSTP,
-        signal.SIGTTIN,
-        signal.SIGTTOU,
-        signal.SIGURG,
-        signal.SIGWINCH,
-    }
-)
 
 
 def find_signal(value: object) -> signal.Signals:
@@ -33,6 +20,8 @@ def find_signal(value: object) -> signal.Signals:
 
     Raises `SpecError` if there is no such signal.
     """
+    import signal
+
     known = {member.name.removeprefix("SIG"): member for member in signal.Signals}
     if isinstance(value, str):
         name = value.strip().upper().removeprefix("SIG")

@@ -27,7 +27,7 @@ from symphony.plan.one_shots import finished_one_shots, in_whole_groups
 from symphony.plan.state import Request
 from symphony.status import ENDED, ProcessStatus, ReasonCode, State
 from symphony.support.names import join_names
-from symphony.support.signal_names import HARMLESS_SIGNALS, SIGNALS_FOR_ALL
+from symphony.support.signal_effects import HARMLESS_SIGNALS, SIGNALS_FOR_ALL
 from symphony_kube.access import exec as exec_access
 from symphony_kube.killer import Killer
 from symphony_kube.lifecycle import attempts

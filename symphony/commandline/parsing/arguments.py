@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import textwrap
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -105,6 +104,8 @@ class Formatter(argparse.HelpFormatter):
         return f"{', '.join(action.option_strings)} {value}"
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
+        import textwrap
+
         paragraphs = textwrap.dedent(text).split("\n\n")
         filled = [part if "\n " in part else _fill(part, width) for part in paragraphs]
         return textwrap.indent("\n\n".join(filled), indent)
@@ -173,6 +174,9 @@ class NumberOption(argparse.Action):
 
 def _fill(text: str, width: int, indent: str = "") -> str:
     """Wrap text only at spaces, so that an option such as ``--dry-run`` is not split."""
+    # Only the help is wrapped, and importing this module compiles long regular expressions.
+    import textwrap
+
     return textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
@@ -299,7 +303,7 @@ def help_from_docstring(doc: str, prog: str, *, without: Collection[str] = ()) -
 
     Examples use ``prog`` as the program name. Examples with an option in ``without`` are omitted.
     """
-    lines = textwrap.dedent(f"{' ' * _margin(doc)}{doc}").strip().splitlines()
+    lines = _without_margin(doc).strip().splitlines()
     shown = [
         line.replace("symphony ", f"{prog} ") if line.startswith(" ") else line
         for line in _without_examples(lines, without)
@@ -323,10 +327,11 @@ def _without_examples(lines: Iterable[str], options: Collection[str]) -> Iterato
             yield line
 
 
-def _margin(doc: str) -> int:
-    """Return the common indentation of all lines except the first line."""
-    rest = [line for line in doc.splitlines()[1:] if line.strip()]
-    return min((len(line) - len(line.lstrip()) for line in rest), default=0)
+def _without_margin(doc: str) -> str:
+    """Return a docstring without the common indentation of all lines except the first line."""
+    first, *rest = doc.splitlines() or [""]
+    margin = min((len(line) - len(line.lstrip()) for line in rest if line.strip()), default=0)
+    return "\n".join([first, *(line[margin:].rstrip() for line in rest)])
 
 
 def parse_seconds(text: str) -> float:

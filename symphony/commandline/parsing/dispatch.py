@@ -74,7 +74,12 @@ class CommandLine:
         _add_common_options(self.master_parser, None, show_backend=self._shows_backend)
         # Each group of commands has a title of its own.
         self.subparsers: Commands = self.master_parser.add_subparsers(  # type: ignore[assignment]
-            metavar="COMMAND", title=argparse.SUPPRESS, parser_class=Parser, action=Commands
+            metavar="COMMAND",
+            title=argparse.SUPPRESS,
+            # Otherwise, argparse formats the usage in order to find out the name.
+            prog=self.prog,
+            parser_class=Parser,
+            action=Commands,
         )
         self._takes_remainder: set[str] = set()
         # Maps a command that runs another command to the number of arguments before the latter.

@@ -12,7 +12,7 @@ from symphony.supervised.processes.identity import ProcessId, TreeStat, read_tre
 from symphony.supervised.processes.membership import accepts_signals, list_pids
 from symphony.supervised.processes.own_children import is_leading_child
 from symphony.supervised.processes.signal_rule import Program
-from symphony.support.signal_names import HARMLESS_SIGNALS
+from symphony.support.signal_effects import HARMLESS_SIGNALS
 
 _STATUS_BYTES = 4096
 _SHELLS = frozenset({"ash", "bash", "busybox", "dash", "ksh", "mksh", "sh", "zsh"})

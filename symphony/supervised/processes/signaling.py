@@ -14,7 +14,7 @@ from symphony.supervised.processes.program_table import (
     read_masks,
 )
 from symphony.supervised.processes.signal_rule import Forest, Program, choose
-from symphony.support.signal_names import SIGNALS_FOR_ALL
+from symphony.support.signal_effects import SIGNALS_FOR_ALL
 
 
 def send_signals(

@@ -1,4 +1,4 @@
-"""Measure how long `import symphony` and `symphony ls` take.
+"""Measure how long `import symphony`, `symphony ls` and `symphony ps` take.
 
 The peers are a Python process that imports three modules of the standard library, and a Python
 process that does nothing.
@@ -26,6 +26,8 @@ from _pairs import (
 )
 from _sleepers import environ, experiment, local, symphony, temporary_state_directory
 
+# How much longer `ls` and `ps` may take than a Python process that does nothing.
+MOST_SECONDS_MORE = 0.06
 THREE_OF_THE_STANDARD_LIBRARY = "import argparse, dataclasses, pathlib"
 # Third-party modules that are already loaded before the program's first line were imported by .pth
 # files, not by symphony.
@@ -71,15 +73,18 @@ def importing(runs: int, env: Mapping[str, str]) -> Figure:
 
 
 def listing(runs: int, env: Mapping[str, str]) -> Iterator[Figure]:
-    """Yield the figures for `symphony ls` with three experiments."""
+    """Yield the figures for `symphony ls` and `symphony ps` with three experiments."""
     bare = program(python("pass"), env)
-    for what, command in {
-        "symphony ls": console_script(),
-        "python -m symphony ls": symphony(),
+    for program_name, command in {
+        "symphony": console_script(),
+        "python -m symphony": symphony(),
     }.items():
-        if command:
-            ours, peer = in_turns(runs, program([*command, "ls"], env), bare)
-            yield at_most_seconds_more(what, ours, peer, 0.1, peer_name="python -c pass")
+        for words in (["ls"], ["ps", "exp-0"]) if command else ():
+            ours, peer = in_turns(runs, program([*command, *words], env), bare)
+            what = f"{program_name} {words[0]}"
+            yield at_most_seconds_more(
+                what, ours, peer, MOST_SECONDS_MORE, peer_name="python -c pass"
+            )
 
 
 def console_script() -> list[str]:

@@ -6,8 +6,9 @@ import enum
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from symphony.support.data_classes import dataclass, field
 
 
 class State(str, enum.Enum):

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from symphony.errors import Unsupported
+from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
     from symphony.cluster.cluster import ExecResult, Manifest, Progress, Tunnel

@@ -5,12 +5,10 @@ from __future__ import annotations
 import abc
 import contextlib
 import functools
-import inspect
 import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, overload
 
@@ -32,6 +30,7 @@ from symphony.errors import AlreadyExists, NotFound, SpecError, SymphonyError, U
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus
 from symphony.support.argument_checks import CHECKS, Check, check_methods
 from symphony.support.attribute_checks import CheckedAttributes
+from symphony.support.data_classes import dataclass, replace
 from symphony.support.names import check_is_text, did_you_mean, join_names
 
 if TYPE_CHECKING:
@@ -221,7 +220,8 @@ class Cluster(CheckedAttributes):
         """
         if not isinstance(options, Mapping):
             raise SpecError(f"options must be a mapping, not {shown(options)}")
-        known = cls.option_names()
+        # Reading the signatures takes as long as everything else that `ls` does before its work.
+        known = cls.option_names() if options else []
         for option in options:
             check_is_text(option, "option")
             if option in cls._removed_options:
@@ -242,6 +242,8 @@ class Cluster(CheckedAttributes):
         If a constructor takes ``**options``, the keyword arguments of its base class are included,
         because the constructor passes ``options`` on to the base class.
         """
+        import inspect
+
         names: dict[str, None] = {}
         for base in cls.__mro__:
             if "__init__" not in vars(base):
@@ -685,6 +687,7 @@ class Cluster(CheckedAttributes):
         cluster has launched the experiment. Options that are not given have their defaults.
         """
         import copy
+        import inspect
 
         defaults: dict[str, Any] = {}
         for base in type(self).__mro__:

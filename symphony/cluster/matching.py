@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from symphony.errors import AlreadyExists, NotFound, SpecError, shown
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus
+from symphony.support.data_classes import replace
 from symphony.support.names import did_you_mean, join_names
 from symphony.support.select_names import NameIndex, select_names
 

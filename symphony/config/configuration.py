@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SpecError, shown
 from symphony.support.argument_checks import check_methods
+from symphony.support.data_classes import dataclass, field
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.status import ReasonCode
+from symphony.support.data_classes import dataclass
 
 _PREFIX = "lost: "
 # A restart with one of these codes is not the consequence of a failure, and does not count as one.

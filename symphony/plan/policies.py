@@ -7,11 +7,11 @@ experiment. The functions are pure. A program that reads the same states comes t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from symphony.plan.restart_policy import Backoff, Restart, RestartPolicy
 from symphony.status import ENDED, ReasonCode, State
+from symphony.support.data_classes import dataclass
 from symphony.support.names import join_names
 
 CONTINUE, STOP, RESTART = "continue", "stop", "restart"

@@ -6,8 +6,9 @@ All backends use this module for the restarts that they decide themselves.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
+
+from symphony.support.data_classes import dataclass
 
 # 2.0 ** 64 exceeds every useful delay. A larger exponent could cause an overflow.
 _MAX_DOUBLINGS = 64

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from typing import Any
 
 from symphony.plan.disruption import UNCOUNTED_CODES
 from symphony.plan.policies import Ending
 from symphony.status import ENDED, ReasonCode, State
+from symphony.support.data_classes import dataclass, field, fields
 
 Event = Mapping[str, Any]
 

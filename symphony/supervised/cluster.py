@@ -7,7 +7,6 @@ import functools
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -34,6 +33,7 @@ from symphony.supervised.record import directory, run_paths
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.event_file import unfinished_previous
 from symphony.supervised.record.status import StatusReader
+from symphony.support.data_classes import replace
 from symphony.support.directories.state_home import state_root
 from symphony.support.names import did_you_mean
 

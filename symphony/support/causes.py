@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from symphony.support.data_classes import dataclass, field
 from symphony.support.names import join_names
 
 MAX_NAMES = 3

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from symphony.support.data_classes import dataclass
 
 DEFAULT_DRY_RUN = "show what would be done; change nothing"
 

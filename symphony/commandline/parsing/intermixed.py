@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from symphony.support.data_classes import dataclass
 
 # An argument with one of these values for ``nargs`` consumes all words that follow, even options.
 _TAKES_THE_REST = (argparse.REMAINDER, argparse.PARSER)

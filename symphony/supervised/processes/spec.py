@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from symphony.errors import BackendError
 from symphony.plan.restart_policy import RestartPolicy
+from symphony.support.data_classes import dataclass, field, fields, replace
 from symphony.support.signal_names import STOP_SIGNALS
 
 # The variables that contain the GPUs of a process: for NVIDIA, and for AMD. Programs for AMD GPUs

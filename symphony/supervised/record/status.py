@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from symphony.errors import BackendError, NotFound
@@ -25,6 +24,7 @@ from symphony.supervised.record.event_file import (
     recorded_leaders,
 )
 from symphony.supervised.record.note import read_note
+from symphony.support.data_classes import replace
 
 SUPERVISOR_KILLED = "the supervisor was killed"
 REPLACED = "the supervisor was killed, and a new one has been started"

@@ -12,14 +12,13 @@ cluster that is not configured.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from symphony.commandline.exit_codes import UsageError
 from symphony.errors import BackendError, NotFound, SymphonyError
+from symphony.support.data_classes import dataclass, field
 from symphony.support.names import did_you_mean, join_names
 
 if TYPE_CHECKING:
@@ -149,6 +148,8 @@ class Response(Generic[Result]):
     _errors: list[Exception] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        import threading
+
         self._thread = threading.Thread(target=self._run, daemon=True, name=self.backend)
         self._thread.start()
 
@@ -180,8 +181,7 @@ def quick_names(selected: Cluster) -> dict[str, list[str]]:
     """Return a mapping from the other backends that list their experiments without delay to the
     names of their experiments.
     """
-    from pkgutil import resolve_name
-
+    from symphony.cluster.entry_points import load_attribute
     from symphony.cluster.plugins import installed_backends
 
     found: dict[str, list[str]] = {}
@@ -190,7 +190,7 @@ def quick_names(selected: Cluster) -> dict[str, list[str]]:
             continue
         # A backend that the user did not name must not make the command fail.
         with suppress(SymphonyError, ImportError, AttributeError, OSError, TypeError, ValueError):
-            list_names = resolve_name(info.experiments)
+            list_names = load_attribute(info.experiments)
             found[info.name] = list(
                 list_names(info.name, _configured_options(info, selected.configuration))
             )

@@ -250,6 +250,7 @@ def test_a_type_error_in_a_constructor_is_not_an_unknown_option() -> None:
         Broken.with_options("broken", {"own": "x"})
 
 
+@pytest.mark.one_python
 def test_selection_examines_each_process_once_for_any_number_of_names() -> None:
     """A selection that compared each name with each process would take minutes."""
     processes = tuple(ProcessStatus(name=f"p-{number}") for number in range(20_000))

@@ -56,6 +56,7 @@ def test_every_golden_file_is_compared() -> None:
     assert {path.name for path in GOLDEN.iterdir()} == set(DRAWINGS)
 
 
+@pytest.mark.one_python
 def test_drawings_do_not_depend_on_the_hash_seed() -> None:
     program = "from tests.unit.topologies import golden_drawings; print(repr(golden_drawings()))"
     runs = (
@@ -162,6 +163,7 @@ def test_mermaid_declares_every_identifier_once() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:pydot")
+@pytest.mark.one_python
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.glob("*.dot")))
 def test_dot_can_be_parsed(name: str) -> None:
     """Parse the drawing with pydot, and with Graphviz if it is installed."""

@@ -150,6 +150,7 @@ class Writer:
 
 
 @pytest.mark.usefixtures("small_limit")
+@pytest.mark.one_python
 @pytest.mark.parametrize("pause", [1, 7, 100])
 def test_reader_of_a_limited_log_loses_and_repeats_no_event(run: RunDirectory, pause: int) -> None:
     writer = Writer(run, [])

@@ -74,6 +74,7 @@ def test_incomplete_last_line_is_searched_at_the_end(process: SearchProcess) -> 
         assert search.search_next()
 
 
+@pytest.mark.one_python
 def test_line_that_takes_too_long_does_not_prevent_other_searches(process: SearchProcess) -> None:
     slow = b"a" * 40 + b"!\n"
     with search_for("^(a+)+$", process) as search, search_for("^b", process) as other:

@@ -123,6 +123,7 @@ def test_control_characters_of_output_are_shown_as_text(written, seen):
     assert plain(log(f"{written}\n")) == [seen]
 
 
+@pytest.mark.one_python
 def test_lines_that_are_held_remain_while_many_are_added():
     lines = log("first\nsecond\n", "p", "longer")
     lines.hold()

@@ -388,6 +388,7 @@ print(json.dumps(resolve(Experiment.load_file(sys.argv[1]), SCHEME).to_dict()))
 """
 
 
+@pytest.mark.one_python
 def test_a_dump_has_no_parameters_and_no_counts(
     tmp_path: Path,
 ) -> None:

@@ -152,6 +152,7 @@ def test_incomplete_line_that_does_not_grow_is_searched(tmp_path: Path, text: st
         assert test() == READY
 
 
+@pytest.mark.one_python
 def test_log_that_takes_too_long_to_search_is_an_error(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("a" * 40 + "!\n")

@@ -138,6 +138,7 @@ def test_failed_processes_come_first_and_the_screens_show_faults():
     asyncio.run(scenario())
 
 
+@pytest.mark.one_python
 def test_errors_of_controls_are_one_line_and_a_refused_control_does_nothing():
     cluster = ScriptedCluster(status(process("learner"), process("agent")))
 
@@ -156,6 +157,7 @@ def test_errors_of_controls_are_one_line_and_a_refused_control_does_nothing():
     asyncio.run(scenario())
 
 
+@pytest.mark.one_python
 def test_the_topology_selects_the_processes_of_a_node():
     agents = [process(f"agent-{number}") for number in range(6)]
     cluster = ScriptedCluster(status(process("learner"), *agents))
@@ -176,6 +178,7 @@ def test_the_topology_selects_the_processes_of_a_node():
     asyncio.run(scenario())
 
 
+@pytest.mark.one_python
 def test_the_mouse_opens_rows_and_tabs_and_copies_text():
     cluster = ScriptedCluster(status(process("learner"), process("agent")))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import ast
 import os
 import sys
 from pathlib import Path
@@ -11,11 +11,25 @@ from typing import Any
 ID = f"sha256:{'1' * 64}"
 DIGEST = f"sha256:{'d' * 64}"
 
+# The program imports only modules that Python imports at its start. Importing json and pathlib
+# would take longer than everything else.
 _PROGRAM = """#!{python} -SE
-import json, os, pathlib, sys
+import os, sys
 
-home = pathlib.Path({home!r})
-behavior = json.loads((home / "behavior.json").read_text())
+home = {home!r}
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def write(path, text, mode="w"):
+    with open(path, mode, encoding="utf-8") as file:
+        file.write(text)
+
+
+behavior = eval(read(home + "/behavior"))
 words = sys.argv[1:]
 call = {{"words": words, "buildkit": os.environ.get("DOCKER_BUILDKIT")}}
 images = behavior["images"]
@@ -45,16 +59,21 @@ def main():
             print("  --progress string" if behavior["buildkit"] else "")
             return 0 if behavior["buildkit"] else 1
     elif "build" in words[:2]:
-        context = pathlib.Path(words[-1])
-        files = [path for path in context.rglob("*") if path.is_file()]
-        call["context"] = {{str(path.relative_to(context)): path.read_text() for path in files}}
+        context = words[-1]
+        call["context"] = {{
+            os.path.relpath(os.path.join(directory, name), context): read(
+                os.path.join(directory, name)
+            )
+            for directory, _, names in os.walk(context)
+            for name in names
+        }}
         print("step one", flush=True)
         print("step two", file=sys.stderr, flush=True)
         if behavior["keeps_image"]:
             images.append({id!r})
             if value("--tag"):
                 images.append(value("--tag"))
-        pathlib.Path(value("--iidfile")).write_text({id!r})
+        write(value("--iidfile"), {id!r})
     elif words[:2] == ["image", "inspect"]:
         if words[-1] not in images:
             return 1
@@ -67,7 +86,7 @@ def main():
     elif words[0] == "push":
         print("The push refers to repository")
         if podman:
-            pathlib.Path(value("--digestfile")).write_text({digest!r})
+            write(value("--digestfile"), {digest!r})
         elif behavior["reports_digest"]:
             print("1: digest: {digest} size: 1153")
     elif words[:2] == ["image", "ls"]:
@@ -79,9 +98,8 @@ def main():
 
 
 code = main()
-(home / "behavior.json").write_text(json.dumps(behavior))
-with (home / "calls").open("a") as calls:
-    calls.write(json.dumps(call) + "\\n")
+write(home + "/behavior", repr(behavior))
+write(home + "/calls", repr(call) + "\\n", "a")
 sys.exit(code)
 """
 
@@ -104,10 +122,10 @@ class FakeEngine:
         program.chmod(0o755)
 
     def _write(self, behavior: dict[str, Any]) -> None:
-        (self.home / "behavior.json").write_text(json.dumps(behavior))
+        (self.home / "behavior").write_text(repr(behavior))
 
     def _read(self) -> dict[str, Any]:
-        behavior: dict[str, Any] = json.loads((self.home / "behavior.json").read_text())
+        behavior: dict[str, Any] = ast.literal_eval((self.home / "behavior").read_text())
         return behavior
 
     def change(self, **behavior: Any) -> None:
@@ -126,7 +144,7 @@ class FakeEngine:
         calls = self.home / "calls"
         if not calls.exists():
             return []
-        return [json.loads(line) for line in calls.read_text().splitlines()]
+        return [ast.literal_eval(line) for line in calls.read_text().splitlines()]
 
     def commands(self, *first: str) -> list[list[str]]:
         """Return the arguments of the calls that start with ``first``."""

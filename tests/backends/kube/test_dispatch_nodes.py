@@ -286,6 +286,7 @@ def test_allocatable_of_real_nodes(kube_cluster, open_cluster):
         assert reserved.get_node_pool(pool.name).allocatable.millicores == cpu - 100
 
 
+@pytest.mark.long
 def test_daemon_set_is_counted_on_its_nodes(kube_cluster, open_cluster):
     pools = NodePoolDispatcher.from_cluster(open_cluster(), label=HOST).get_node_pools()
     target = next(pool for pool in pools if not pool.taints)
@@ -344,7 +345,7 @@ def test_cluster_of_another_backend_is_refused(tmp_path):
         NodePoolDispatcher.from_cluster(Cluster.new("local", state_dir=tmp_path))
 
 
-@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("grouped", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_gpu_shares_are_scheduled_on_one_node(kube_cluster, shared, name, grouped):
     """The shares use a whole node. Other tests on this node delay this one until they finish."""
     dispatcher = NodePoolDispatcher.from_cluster(shared, label=HOST)

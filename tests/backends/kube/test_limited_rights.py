@@ -5,7 +5,6 @@ import pytest
 from symphony.errors import BackendError, LaunchFailed
 
 from .conftest import find_namespace, managed_objects, python, unschedulable, wait_until
-from .held import HELD, release
 
 READ = {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list", "watch"]}
 JOBS = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "delete"]}
@@ -22,22 +21,6 @@ def as_user(kube_cluster, open_cluster):
         )
 
     return new
-
-
-def test_user_with_rights_for_jobs_only(kube_cluster, as_user, shared, name):
-    cluster = as_user(READ, JOBS, jobs_only=True)
-    exp = cluster.new_experiment(name)
-    python(exp, "server", f"print('up'){HELD}").ready(log="^up")
-    python(exp, "client", "print('hello')").starts_after("server")
-    cluster.launch(exp)
-    wait_until(
-        lambda: managed_objects(kube_cluster)["jobs"] == [f"{name}-client", f"{name}-server"]
-    )
-    release(shared, name, "server")  # as a user who may exec
-    status = cluster.wait(name, timeout=60)
-    assert status.exit_code == 0
-    cluster.delete(name)
-    assert managed_objects(kube_cluster) == {}
 
 
 def test_jobs_that_cannot_be_watched_are_followed_by_their_pods(kube_cluster, as_user, name):

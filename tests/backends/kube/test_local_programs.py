@@ -11,13 +11,15 @@ import select
 import signal
 import socket
 import threading
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from symphony.cluster.run_results import find_run_usage
-from symphony.errors import BackendError
+from symphony.errors import BackendError, NotFound
 from symphony.status import State
 from symphony.testing.contract import all_running, until
+from symphony.usage import ProcessUsage
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.supervisor.detached import directory_of
 from tests.cli import in_process
@@ -400,3 +402,58 @@ def test_graph_completion_and_dry_runs_of_the_command_line(
         assert message in done.stderr
     done = symphony("forward", name, "sever", *options, "--dry-run")
     assert "no process or service 'sever'; did you mean 'server'?" in done.stderr
+
+
+def test_deleted_pod_and_deleted_experiment(kube_cluster, shared, name):
+    experiment = shared.new_experiment(name)
+    for process in ("first", "second"):
+        python(experiment, process, FOREVER)
+    shared.launch(experiment)
+    until(shared, name, lambda status: all(item.state is State.RUNNING for item in status))
+    scope = shared.scope(name)
+    pod = f"/api/v1/namespaces/{scope.namespace}/pods/{scope.object_name('second')}"
+    deleted = []
+
+    def delete_second(status):
+        # The Pod must exist when the status is followed.
+        if not deleted:
+            kube_cluster.raw.call("DELETE", pod, {"gracePeriodSeconds": 0})
+            deleted.append(pod)
+        return status.processes[1].state is State.UNKNOWN
+
+    status = until(shared, name, delete_second)
+    assert status.processes[1].reason == "exit status unknown: its Pod was deleted"
+    assert status.processes[0].state is State.RUNNING
+    # The roster is on the first Pod, so the second process is still known.
+    again = shared.describe_experiment(name)
+    assert [item.name for item in again] == ["first", "second"]
+
+    deletion = threading.Thread(target=shared.delete, args=(name,))
+
+    def delete(status):
+        if not deletion.ident:
+            deletion.start()
+
+    try:
+        with pytest.raises(NotFound, match=f"experiment '{name}' was deleted"):
+            shared.wait(name, timeout=60, on_change=delete)
+    finally:
+        deletion.join()
+
+
+def test_one_list_contains_the_metrics_of_an_experiment(
+    kube_cluster, kube_faults, open_cluster, name
+) -> None:
+    cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
+    exp = cluster.new_experiment(name)
+    python(exp, "a", FOREVER)
+    cluster.launch(exp)
+    kube_faults.respond(served(metrics(a=("250m", "3Mi"))), path=r"/metrics\.k8s\.io/")
+    samples = cluster.iter_usage(name, ["a"])
+    assert next(samples).processes == (ProcessUsage(process="a", cpu=0.25, memory=3 << 20),)
+    *_, call = kube_faults.calls(path=r"/metrics\.k8s\.io/")
+    selector = parse_qs(urlsplit(call.path).query)["labelSelector"][0]
+    pods = kube_cluster.raw.call("GET", f"{kube_cluster.path('pods')}?labelSelector={selector}")
+    assert [pod["metadata"]["labels"]["symphony/unit"] for pod in pods["items"]] == ["a"]
+    cluster.delete(name)
+    assert list(samples) == []

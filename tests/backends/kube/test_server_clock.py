@@ -34,19 +34,23 @@ EXPERIMENT = """
 name: {name}
 processes:
   first:
-    binds: port
-    ready: {{tcp: port, timeout: 100}}
+    ready: {{log: ^up, timeout: 100}}
     command: [python3, -c, {server}]
   second:
     starts_after: first
     command: [python3, -c, "print('started')"]
 """
 SERVER = """
-import os, socket, time
+import time
 time.sleep(2)
-with socket.create_server(("", int(os.environ["SYMPH_PORT_PORT"]))) as server:
-    time.sleep(4)
+print("up", flush=True)
+time.sleep(4)
 """
+
+
+@pytest.fixture
+def kube_cluster(local_pods_cluster: Any) -> Any:
+    return local_pods_cluster
 
 
 def clock(monkeypatch: pytest.MonkeyPatch, *dates: tuple[str | None, float, float]) -> ServerClock:

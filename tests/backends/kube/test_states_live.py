@@ -1,7 +1,6 @@
 """States and reasons of processes on a real Kubernetes."""
 
 import re
-import threading
 
 import pytest
 
@@ -145,43 +144,6 @@ def is_as_expected(item) -> bool:
     if (item.state, item.exit_code) != (state, code):
         return False
     return re.fullmatch(reason, item.reason) is not None
-
-
-def test_deleted_pod_and_deleted_experiment(kube_cluster, shared, name):
-    experiment = shared.new_experiment(name)
-    for process in ("first", "second"):
-        python(experiment, process, FOREVER)
-    shared.launch(experiment)
-    until(shared, name, lambda status: all(item.state is RUNNING for item in status))
-    scope = shared.scope(name)
-    pod = f"/api/v1/namespaces/{scope.namespace}/pods/{scope.object_name('second')}"
-    deleted = []
-
-    def delete_second(status):
-        # The Pod must exist when the status is followed.
-        if not deleted:
-            kube_cluster.raw.call("DELETE", pod, {"gracePeriodSeconds": 0})
-            deleted.append(pod)
-        return status.processes[1].state is UNKNOWN
-
-    status = until(shared, name, delete_second)
-    assert status.processes[1].reason == "exit status unknown: its Pod was deleted"
-    assert status.processes[0].state is RUNNING
-    # The roster is on the first Pod, so the second process is still known.
-    again = shared.describe_experiment(name)
-    assert [item.name for item in again] == ["first", "second"]
-
-    deletion = threading.Thread(target=shared.delete, args=(name,))
-
-    def delete(status):
-        if not deletion.ident:
-            deletion.start()
-
-    try:
-        with pytest.raises(NotFound, match=f"experiment '{name}' was deleted"):
-            shared.wait(name, timeout=60, on_change=delete)
-    finally:
-        deletion.join()
 
 
 def evict(kube_cluster, pod):

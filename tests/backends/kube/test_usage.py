@@ -6,13 +6,9 @@ import tempfile
 import threading
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
-
-import pytest
 
 from kubetest.faults import FaultProxy
 from symphony import Experiment
-from symphony.errors import Unsupported
 from symphony.usage import ProcessUsage
 from symphony_kube.api.client import Api
 from symphony_kube.lifecycle.supervisor import in_cluster
@@ -40,26 +36,6 @@ def test_quantities_are_converted() -> None:
     )
     assert sample.unavailable == UNAVAILABLE
     assert usage_of([{"metadata": {}}], ["a"], 5.0).processes == ()
-
-
-def test_one_list_contains_the_metrics_of_an_experiment(
-    kube_cluster, kube_faults, open_cluster, name
-) -> None:
-    cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
-    exp = cluster.new_experiment(name)
-    python(exp, "a", FOREVER)
-    cluster.launch(exp)
-    with pytest.raises(Unsupported, match=r"the cluster serves no metrics \(metrics\.k8s\.io\)"):
-        cluster.iter_usage(name)
-    kube_faults.respond(served(metrics(a=("250m", "3Mi"))), path=r"/metrics\.k8s\.io/")
-    samples = cluster.iter_usage(name, ["a"])
-    assert next(samples).processes == (ProcessUsage(process="a", cpu=0.25, memory=3 << 20),)
-    *_, call = kube_faults.calls(path=r"/metrics\.k8s\.io/")
-    selector = parse_qs(urlsplit(call.path).query)["labelSelector"][0]
-    pods = kube_cluster.raw.call("GET", f"{kube_cluster.path('pods')}?labelSelector={selector}")
-    assert [pod["metadata"]["labels"]["symphony/unit"] for pod in pods["items"]] == ["a"]
-    cluster.delete(name)
-    assert list(samples) == []
 
 
 def test_a_supervisor_in_the_cluster_records_with_the_rights_of_its_role(

@@ -81,7 +81,7 @@ class Rl(SymphonyParser):
         )
         self.add_dry_run(train)
 
-    def action_train(self, args: argparse.Namespace) -> int | None:
+    def action_train(self, args: argparse.Namespace) -> int:
         """Launch the experiment.
 
         The configuration file and the options of this command define the experiment. On Kubernetes,
@@ -95,28 +95,20 @@ class Rl(SymphonyParser):
         with in_own_words():
             return self._train(args)
 
-    def _train(self, args: argparse.Namespace) -> int | None:
+    def _train(self, args: argparse.Namespace) -> int:
         wanted = read(args)
         if args.build and wanted.image is None and not self.cluster.commands_run_here:
             raise SpecError(
                 "--build pushes the image, so it needs a repository: add --repository IMAGE"
             )
         exp = described(self.cluster, args.name, wanted)
-        if args.build:
-            from symphony.commandline.commands.experiment_file.build_images import with_built_images
-
-            exp = with_built_images(
-                self.cluster, exp, dry_run=bool(args.dry_run), may_be_running=args.force
-            )
-        if args.follow and not args.dry_run:
-            from symphony.commandline.commands import foreground
-
-            return foreground.launch_and_follow(self.cluster, exp, force=args.force, as_json=False)
-        self.cluster.launch(exp, force=args.force, dry_run=args.dry_run)
-        if not args.dry_run:
+        code = self.launch(
+            exp, force=args.force, dry_run=args.dry_run, build=args.build, follow=args.follow
+        )
+        if not args.dry_run and not args.follow:
             visit = " ".join([self.prog, "visit", *self.cluster_arguments, exp.name, "page"])
             print(f"launched {exp.name}; the page: {visit}")
-        return None
+        return code
 
 
 @contextlib.contextmanager

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from symphony.commandline.commands import shared_arguments
 from symphony.commandline.commands.line import Line
 from symphony.commandline.commands.table import TABLE
 from symphony.commandline.parsing.dispatch import METHOD_CHECKS
-from symphony.support.argument_checks import check_methods
+from symphony.support.argument_checks import Check, check_methods
+
+if TYPE_CHECKING:
+    from symphony.model import Experiment
 
 
 class SymphonyParser(Line):
@@ -48,6 +52,44 @@ class SymphonyParser(Line):
         """
         shared_arguments.add_dry_run(parser)
 
+    # --- steps for the commands of a subclass ---
+
+    def launch(
+        self,
+        experiment: Experiment,
+        *,
+        force: bool = False,
+        dry_run: bool | Literal["server"] = False,
+        build: bool = False,
+        follow: bool = False,
+    ) -> int:
+        """Launch an experiment on the cluster of the command line, and return the exit code.
+
+        The arguments are the options of ``symphony launch``. With ``build``, the images that the
+        experiment declares are built and pushed first. With ``follow``, the method shows the output
+        of the processes until all have exited, and Ctrl-C stops the experiment. The exit code is
+        then that of the experiment, and otherwise 0. ``force`` and ``dry_run`` are those of
+        `symphony.Cluster.launch`. In a dry run, nothing is built, and nothing is followed.
+        """
+        from symphony.commandline.exit_codes import OK
+
+        if build:
+            from symphony.commandline.commands.experiment_file.build_images import with_built_images
+
+            experiment = with_built_images(
+                self.cluster, experiment, dry_run=bool(dry_run), may_be_running=force
+            )
+        if follow and not dry_run:
+            from symphony.commandline.commands import foreground
+
+            return foreground.launch_and_follow(
+                self.cluster, experiment, force=force, as_json=False
+            )
+        self.cluster.launch(experiment, force=force, dry_run=dry_run)
+        return OK
+
+    # --- names ---
+
     def _add_experiment_name(
         self, parser: argparse.ArgumentParser, *, required: bool = True, positional: bool = True
     ) -> None:
@@ -69,4 +111,15 @@ class SymphonyParser(Line):
         return complete_names(self, action, given)
 
 
-check_methods(SymphonyParser, METHOD_CHECKS, also=("_add_experiment_name", "_add_component_arg"))
+def _is_experiment(value: object) -> bool:
+    from symphony.model import Experiment
+
+    return isinstance(value, Experiment)
+
+
+_EXPERIMENT = Check(_is_experiment, "an Experiment, such as self.cluster.new_experiment(name)")
+check_methods(
+    SymphonyParser,
+    {**METHOD_CHECKS, "Experiment": _EXPERIMENT},
+    also=("_add_experiment_name", "_add_component_arg"),
+)

@@ -23,6 +23,8 @@ class Mine(SymphonyParser):
     def setup(self):
         train = self.add_subparser("train", aliases=["t"])
         train.add_argument("--size", type=int, default=2)
+        train.add_argument("--follow", action="store_true")
+        train.add_argument("--exit", type=int, default=0)
         self.add_dry_run(train)
         shout = self.add_subparser("shout-it", aliases=["s"])
         self._add_experiment_name(shout)
@@ -36,8 +38,8 @@ class Mine(SymphonyParser):
         """
         exp = self.cluster.new_experiment("train")
         for number in range(args.size):
-            exp.new_process(f"agent-{number}", cmd="echo $FROM")
-        self.cluster.launch(exp, dry_run=args.dry_run)
+            exp.new_process(f"agent-{number}", cmd=f"echo $FROM; exit {args.exit}")
+        return self.launch(exp, dry_run=args.dry_run, follow=args.follow)
 
     def action_shout_it(self, args):
         """Shout."""
@@ -89,6 +91,15 @@ def test_the_script_runs_in_a_process_of_its_own(script: Script) -> None:
 def test_own_dry_run(script: Script) -> None:
     assert "agent-1" in script("train", "--dry-run").stdout
     assert script.program.state_entries() == []
+
+
+def test_an_own_command_shows_the_output_and_returns_the_exit_code_of_the_experiment(
+    script: Script,
+) -> None:
+    done = script("t", "--size", "1", "--exit", "7", "--follow")
+    assert done.returncode == 7
+    assert "mine" in done.stdout
+    assert "agent-0" in script("t", "--follow", "--dry-run").stdout
 
 
 def test_help_has_the_name_and_the_docstring_of_the_script(script: Script) -> None:

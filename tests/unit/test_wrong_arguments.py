@@ -851,6 +851,16 @@ class OwnParser(commandline.SymphonyParser):
         ("add_subparser", {"name": "train", "aliases": ["t"], "remainder": True}),
         ("get_subparser", {"name": "ls"}),
         ("add_dry_run", {"parser": None}),
+        (
+            "launch",
+            {
+                "experiment": experiment(),
+                "force": False,
+                "dry_run": True,
+                "build": False,
+                "follow": False,
+            },
+        ),
         ("_add_experiment_name", {"parser": None, "required": False, "positional": False}),
         ("_add_component_arg", {"parser": None}),
         ("run", {"argv": ["--version"]}),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from symphony.errors import BackendError
 from symphony.status import ReasonCode
 from symphony_kube.api.client import MERGE_PATCH
+from symphony_kube.api.compare_and_swap import compare_and_swap
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import (
     ATTEMPT,
@@ -318,29 +319,17 @@ def _update(
     kind = "Pod" if unit.job is None else unit.job.kind
     current = unit.job or unit.pods[-1]
     path = f"{collection_path(kind, scope.namespace)}/{current.name}"
-    plural = plural_name(kind)
-    while True:
-        try:
-            body = api.find(path)
-            if body is None or body["metadata"]["uid"] != current.uid:
-                return None
-            body = {"kind": kind, **body}
-            patch = change(body)
-            if patch is None:
-                return None
-            if not patch:
-                return body
-            version = body["metadata"]["resourceVersion"]
-            metadata = {**patch["metadata"], "resourceVersion": version}
-            return api.call(
-                "PATCH", path, body={**patch, "metadata": metadata}, content_type=MERGE_PATCH
-            )
-        except ApiError as exc:
-            if exc.status == 404:
-                return None
-            if exc.status != 409:
-                action = f"stop or start {current.name!r}"
-                raise missing_right(exc, action, f"get and patch {plural}", scope) from exc
+
+    def change_same(body: Object) -> Object | None:
+        is_same = body["metadata"]["uid"] == current.uid
+        return change({"kind": kind, **body}) if is_same else None
+
+    try:
+        found = compare_and_swap(api, path, change_same)
+    except ApiError as exc:
+        action, right = f"stop or start {current.name!r}", f"get and patch {plural_name(kind)}"
+        raise missing_right(exc, action, right, scope) from exc
+    return None if found is None else {"kind": kind, **found}
 
 
 def _control_of(body: Object) -> Control:

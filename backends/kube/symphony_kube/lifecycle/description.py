@@ -1,7 +1,9 @@
 """The description of a running experiment: a Secret with which a changed experiment is compared.
 
-The Secret also shows which command is changing the experiment, so that two commands do not change
-it at the same time. All changes of the Secret are made to the version that was read last.
+The Secret also contains the record of the experiment, and shows which command is changing the
+experiment, so that two commands do not change it at the same time. All changes of the Secret are
+made to the version that was read last. If a supervisor or a command has added to the record in the
+meantime, the Secret is read again.
 """
 
 from __future__ import annotations
@@ -9,20 +11,30 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, NotFound
 from symphony.plan.changes import ADDED, Snapshot
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
+from symphony_kube.api.compare_and_swap import MAX_TRIES, changed_too_often
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import DELETING, DESCRIPTION, HOLDER, Scope
-from symphony_kube.api.resources import collection_path, is_in_scope, is_managed
+from symphony_kube.api.resources import is_in_scope, is_managed
 from symphony_kube.record.encoded_record import NO_RECORD, EncodedRecord
+from symphony_kube.record.stored_record import (
+    encode_stored,
+    fields_with,
+    merge,
+    record_in_secret,
+    secret_path,
+)
 from symphony_kube.render import codec
 from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
 from symphony_kube.status.permission_errors import missing_right
@@ -148,12 +160,15 @@ def as_stored(snapshot: Snapshot) -> Snapshot:
     return Snapshot.from_dict(codec.from_text(codec.to_text(snapshot.to_dict())))
 
 
-def description_object(description: Description, scope: Scope) -> dict[str, Any]:
-    """Return the Secret that contains a description. It has no data if they are too large."""
-    encoded = encode_description(description)
-    data = {}
-    if len(encoded) <= MAX_OBJECT_BYTES:
-        data[_KEY] = base64.b64encode(encoded).decode()
+def description_object(
+    description: Description, scope: Scope, record: EncodedRecord
+) -> dict[str, Any]:
+    """Return the Secret that contains a description and a record.
+
+    If both together are too large, it contains only the record.
+    """
+    fields = fields_with(record)
+    data = {**fields["data"], **_description_data(description, record)}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -178,10 +193,17 @@ def launching_object(
     """
     processes = description.snapshot.processes.items()
     pending = {name: (ADDED, process.group) for name, process in processes}
-    body = description_object(replace(description, pending=pending), scope)
-    holder = _holder_patch(0)["metadata"]["annotations"]
-    body["metadata"]["annotations"] = {**record.annotations(), **holder}
+    body = description_object(replace(description, pending=pending), scope, record)
+    body["metadata"]["annotations"] = {HOLDER: _new_holder(0)}
     return body
+
+
+def _description_data(description: Description, record: EncodedRecord) -> dict[str, str]:
+    """Return the part of the Secret's data that contains a description, unless it is too large."""
+    encoded = encode_description(description)
+    if len(encoded) + len(encode_stored(record)) > MAX_OBJECT_BYTES:
+        return {}
+    return {_KEY: base64.b64encode(encoded).decode()}
 
 
 def complete_launch(
@@ -192,10 +214,9 @@ def complete_launch(
     If another command has changed the experiment in the meantime, or if the user may not change
     Secrets, do nothing.
     """
-    body = description_object(description, scope)
     store = DescriptionStore(api, scope)
-    with contextlib.suppress(BackendError, DescriptionChanged):
-        store.release(created["metadata"]["resourceVersion"], body["data"])
+    with contextlib.suppress(BackendError, ValueError, DescriptionChanged):
+        store.complete_launch(created, description)
 
 
 class DescriptionChanged(Exception):
@@ -208,9 +229,10 @@ class DescriptionStore:
     def __init__(self, api: Api, scope: Scope) -> None:
         self._api = api
         self._scope = scope
-        name = scope.object_name(DESCRIPTION, "Secret")
-        self._path = f"{collection_path('Secret', scope.namespace)}/{name}"
+        self._path = secret_path(scope)
         self._lock = threading.Lock()
+        # The Secret as it was read last, with the version and the holder of the latest change.
+        self._secret: Object = {"metadata": {}}
         self._version = ""
         self._holder = ""
         self._is_lost = False
@@ -219,17 +241,9 @@ class DescriptionStore:
 
     def read(self) -> Description | None:
         """Return the description, or None if there is none that can be used."""
-        try:
-            secret = self._api.find(self._path)
-        except ApiError as exc:
-            raise self._not_permitted(exc, "get") from exc
-        if secret is None or not is_managed(secret, self._scope.experiment):
+        secret = self._find()
+        if secret is None:
             return None
-        metadata = secret["metadata"]
-        self._version = metadata["resourceVersion"]
-        annotations = metadata.get("annotations") or {}
-        self._holder = annotations.get(HOLDER, "")
-        self.is_deleting = DELETING in annotations or "deletionTimestamp" in metadata
         try:
             return decode_description(base64.b64decode((secret.get("data") or {})[_KEY]))
         except (ValueError, KeyError):
@@ -245,17 +259,22 @@ class DescriptionStore:
 
         Raises BackendError if the description is too large, or if another command has changed it.
         """
-        body = description_object(description, self._scope)
-        if not body["data"]:
-            raise BackendError(
-                f"experiment {self._scope.experiment!r} is too large to be changed while it is "
-                "running: its description has more than 1 MiB; launch it again with force"
-            )
-        with self._lock:
+
+        def change(secret: Object) -> Object:
+            merged = self._merged(secret, record)
+            data = _description_data(description, merged)
+            if not data:
+                raise BackendError(
+                    f"experiment {self._scope.experiment!r} is too large to be changed while it is "
+                    "running: its description has more than 1 MiB; launch it again with force"
+                )
+            fields = fields_with(merged, secret)
             # A deletion that was not completed does not continue.
-            annotations = {DELETING: None, **record.annotations()}
-            metadata = {"annotations": annotations}
-            self._patch_or_lose({"metadata": metadata, "data": body["data"]})
+            annotations = {DELETING: None, **fields["metadata"]["annotations"]}
+            return {"metadata": {"annotations": annotations}, "data": {**fields["data"], **data}}
+
+        with self._lock:
+            self._change_or_lose(change)
 
     def mark_deleting(self) -> None:
         """Record that the experiment is being deleted, so that a supervisor on another machine does
@@ -280,10 +299,18 @@ class DescriptionStore:
                 accept=ACCEPT_METADATA,
             )
 
-    def release(self, version: str, data: Mapping[str, str]) -> None:
-        """Replace the contents of the Secret in a version, which no command claims any more."""
-        self._version = version
-        self._patch({**_holder_patch(None), "data": data})
+    def complete_launch(self, created: Object, description: Description) -> None:
+        """Replace the description in a created Secret, which no command claims any more.
+
+        Raises `DescriptionChanged` if another command has changed it.
+        """
+        self._note(created)
+
+        def change(secret: Object) -> Object:
+            data = _description_data(description, record_in_secret(secret))
+            return {**_holder_patch(None), "data": data}
+
+        self._change(change)
 
     def check_claim(self) -> None:
         """Raise BackendError if another command has taken over the change."""
@@ -310,10 +337,10 @@ class DescriptionStore:
             stopped.set()
             thread.join()
             with contextlib.suppress(BackendError, DescriptionChanged):
-                self._patch(_holder_patch(None))
+                self._change(lambda _: _holder_patch(None))
 
     def _claim(self) -> Description:
-        unchanged_since, version = time.monotonic(), ""
+        unchanged_since, holder = time.monotonic(), ""
         while True:
             description = self.read()
             if description is None:
@@ -322,12 +349,12 @@ class DescriptionStore:
                     "command again"
                 )
             now = time.monotonic()
-            if self._version != version:
-                unchanged_since, version = now, self._version
+            if self._holder != holder:
+                unchanged_since, holder = now, self._holder
             is_free = not self._holder or _has_exited(self._holder)
             if is_free or now - unchanged_since > CLAIM_SECONDS:
                 with contextlib.suppress(DescriptionChanged):
-                    self._patch(_holder_patch(0))
+                    self._patch(_holder_patch(_new_holder(0)))
                     return description
             else:
                 time.sleep(_PAUSE_SECONDS)
@@ -337,15 +364,65 @@ class DescriptionStore:
         while not stopped.wait(RENEW_SECONDS):
             count += 1
             with self._lock, contextlib.suppress(BackendError):
-                self._patch_or_lose(_holder_patch(count))
+                self._change_or_lose(partial(_renewal, count))
 
-    def _patch_or_lose(self, patch: Object) -> None:
+    def _change_or_lose(self, change: Callable[[Object], Object]) -> None:
         self.check_claim()
         try:
-            self._patch(patch)
+            self._change(change)
         except DescriptionChanged:
             self._is_lost = True
             self.check_claim()
+
+    def _change(self, change: Callable[[Object], Object]) -> None:
+        """Patch the Secret with the patch that ``change`` returns for its present contents.
+
+        Raises `DescriptionChanged` if another command has claimed the Secret, or deletes the
+        experiment.
+        """
+        for _ in range(MAX_TRIES):
+            patch = change(self._secret)
+            with contextlib.suppress(DescriptionChanged):
+                self._patch(patch)
+                return
+            # If the answer to the patch was lost, the Secret has the new holder already.
+            own = {self._holder, (patch["metadata"].get("annotations") or {}).get(HOLDER)}
+            was_deleting = self.is_deleting
+            is_gone = self._find() is None or (self.is_deleting and not was_deleting)
+            if is_gone or self._holder not in own:
+                raise DescriptionChanged
+        raise changed_too_often(self._path)
+
+    def _merged(self, secret: Object, record: EncodedRecord) -> EncodedRecord:
+        """Return the record in the Secret with the entries of ``record``."""
+        try:
+            return merge(record_in_secret(secret), record)
+        except ValueError as exc:
+            raise BackendError(
+                f"the record of experiment {self._scope.experiment!r} cannot be read: {exc}; it is "
+                "damaged, or a later version of symphony has written it: use that version, or "
+                "launch the experiment again with force"
+            ) from exc
+
+    def _find(self) -> Object | None:
+        """Return the Secret, or None if there is none."""
+        try:
+            secret = self._api.find(self._path)
+        except ApiError as exc:
+            raise self._not_permitted(exc, "get") from exc
+        if secret is None or not is_managed(secret, self._scope.experiment):
+            return None
+        self._note(secret)
+        return secret
+
+    def _note(self, secret: Object) -> None:
+        """Use a version of the Secret for the next change."""
+        metadata = secret["metadata"]
+        annotations = metadata.get("annotations") or {}
+        self._secret = secret
+        self._version = metadata["resourceVersion"]
+        self._holder = annotations.get(HOLDER, "")
+        self.is_deleting = DELETING in annotations or "deletionTimestamp" in metadata
 
     def _patch(self, patch: Object) -> None:
         metadata = {**patch.get("metadata", {}), "resourceVersion": self._version}
@@ -361,15 +438,27 @@ class DescriptionStore:
             if exc.status in (404, 409):
                 raise DescriptionChanged from exc
             raise self._not_permitted(exc, "get and patch") from exc
-        self._version = answer["metadata"]["resourceVersion"]
+        data = {**self._secret.get("data", {}), **patch.get("data", {})}
+        self._note({**answer, "data": data})
 
     def _not_permitted(self, exc: ApiError, verbs: str) -> ApiError:
         action = f"compare experiment {self._scope.experiment!r} with another description"
         return missing_right(exc, action, f"{verbs} secrets", self._scope)
 
 
-def _holder_patch(count: int | None) -> Object:
-    holder = None if count is None else f"{socket.gethostname()} {os.getpid()} {count}"
+def _new_holder(count: int) -> str:
+    """Return the name of this command, with the number of times that it has renewed its claim.
+
+    Commands in the same process have different names.
+    """
+    return f"{socket.gethostname()} {os.getpid()} {count} {secrets.token_hex(4)}"
+
+
+def _renewal(count: int, _: Object) -> Object:
+    return _holder_patch(_new_holder(count))
+
+
+def _holder_patch(holder: str | None) -> Object:
     return {"metadata": {"annotations": {HOLDER: holder}}}
 
 

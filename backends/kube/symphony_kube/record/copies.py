@@ -16,7 +16,7 @@ from symphony_kube.render.roster import Roster, decode_roster
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRecord:
-    """The copy of a record in the Secret with the description of the experiment.
+    """The record in the Secret with the description of the experiment.
 
     ``created`` is the time of the launch in seconds since the epoch. ``is_changing`` is true while
     a command launches or changes the experiment, and after such a command was killed.

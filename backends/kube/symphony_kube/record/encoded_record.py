@@ -1,7 +1,7 @@
 """The record of an experiment as it is stored. Pure.
 
-Every reader of the status finds it in the first Pod or Job of the experiment. The Secret with the
-description has a copy.
+The Secret with the description contains it. Every reader of the status finds a copy of it in the
+annotations of the first Pod or Job of the experiment.
 """
 
 from __future__ import annotations

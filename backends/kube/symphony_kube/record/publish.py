@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
+from symphony_kube.api.compare_and_swap import compare_and_swap
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import collection_path
-from symphony_kube.record.encoded_record import EncodedRecord
+from symphony_kube.record.encoded_record import EncodedRecord, record_in
+from symphony_kube.record.stored_record import merge, store_entries
 from symphony_kube.render.roster import Roster, roster_unit
 from symphony_kube.state.unit_status import UnitStatus
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
+
+Object = Mapping[str, Any]
 
 
 def publish(
@@ -21,12 +25,13 @@ def publish(
     scope: Scope,
     roster: Roster,
     statuses: Mapping[str, UnitStatus],
-    record: EncodedRecord,
+    entries: EncodedRecord,
 ) -> None:
-    """Add the entries of ``record`` to the annotations of the object with the roster.
+    """Add entries to the stored record, and to its copy in the object with the roster.
 
-    ``statuses`` contains the units that exist. Raises `ApiError`.
+    ``statuses`` contains the units that exist. Raises `ApiError` if the copy cannot be changed.
     """
+    store_entries(api, scope, entries)
     unit = roster_unit(roster)
     kind, name = "Job" if unit.job else "Pod", scope.object_name(unit.name)
     # A change can have replaced a Pod by a Job.
@@ -36,5 +41,17 @@ def publish(
     elif status is not None and status.pods:
         kind, name = "Pod", status.pods[-1].name
     path = f"{collection_path(kind, scope.namespace)}/{name}"
-    patch = {"metadata": {"annotations": record.annotations()}}
+    if entries.ending:
+        compare_and_swap(api, path, lambda body: _patch_of(body, entries))
+        return
+    # Only the supervisor writes the other entries.
+    patch = {"metadata": {"annotations": entries.annotations()}}
     api.call("PATCH", path, body=patch, content_type=MERGE_PATCH, accept=ACCEPT_METADATA)
+
+
+def _patch_of(body: Object, entries: EncodedRecord) -> Object:
+    record = record_in(body["metadata"].get("annotations") or {})
+    merged = merge(record, entries)
+    if merged == record:
+        return {}
+    return {"metadata": {"annotations": merged.annotations()}}

@@ -405,6 +405,8 @@ class PodObserver:
         """The states of the units that the supervisor could not create."""
         copies = [pod.record for pod in self._current_pods()]
         copies += [job.record for job in self._current_jobs()]
+        if self._stored is not None:
+            copies.append(self._stored.record)
         problems = RecordCopies(copies).problems()
         return {unit: _with_problem(problem) for unit, problem in problems.items()}
 

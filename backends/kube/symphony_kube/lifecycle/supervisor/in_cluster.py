@@ -10,6 +10,7 @@ Secret contains it.
 from __future__ import annotations
 
 import base64
+import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -20,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 from symphony.errors import LaunchFailed
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA, ACCEPT_METADATA_LIST, MERGE_PATCH
+from symphony_kube.api.compare_and_swap import MAX_TRIES, changed_too_often
 from symphony_kube.api.errors import ApiError, one_line
 from symphony_kube.api.labels import (
+    DESCRIPTION,
     MANAGED_BY,
     MANAGED_SELECTOR,
     RUN,
@@ -249,7 +252,7 @@ def render(
 
 
 def _rules(scope: Scope, *, has_job_sets: bool, records_usage: bool) -> list[Object]:
-    secrets = [scope.object_name(NAME)]
+    secrets = [scope.object_name(NAME), scope.object_name(DESCRIPTION, "Secret")]
     if records_usage:
         secrets.append(scope.object_name(USAGE, "Secret"))
     metrics = {"apiGroups": [_METRICS], "resources": ["pods"], "verbs": ["list"]}
@@ -413,14 +416,14 @@ def hand_over(api: Api, run: SupervisedRun, update: Callable[[Record], Record]) 
     ``update`` returns the record with which the supervisor continues.
     """
     _permit_recording(api, run)
-    store = SecretStore(api, run.scope.namespace, run.scope.object_name(NAME))
-    while True:
-        try:
+    name = run.scope.object_name(NAME)
+    store = SecretStore(api, run.scope.namespace, name)
+    for _ in range(MAX_TRIES):
+        # The supervisor can make a decision in the meantime.
+        with contextlib.suppress(RecordChanged):
             store.write_run(run, update(store.read()))
             return
-        except RecordChanged:
-            # The supervisor has made a decision in the meantime.
-            continue
+    raise changed_too_often(f"secrets/{name}")
 
 
 def _permit_recording(api: Api, run: SupervisedRun) -> None:

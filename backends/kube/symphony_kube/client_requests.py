@@ -391,8 +391,15 @@ def _check_waiting(target: _Target) -> None:
     """Raise `BackendError` if a unit that has not been created would start although it is to be
     stopped.
     """
+    if target.is_ending:
+        # No process starts any more.
+        return
     selected = set(target.names)
+    states = {process.name: process.state for process in target.observation.status}
     for unit in target.missing:
+        if all(states[name] in ENDED for name in unit.processes):
+            # Its Pod was deleted.
+            continue
         if not selected.intersection(unit.starts_after):
             raise BackendError(
                 f"{unit.name!r} has not started yet and cannot be stopped alone: it waits for "

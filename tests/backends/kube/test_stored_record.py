@@ -4,12 +4,14 @@ memory.
 
 import base64
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from kubetest.rawapi import MERGE_PATCH
 from symphony.errors import BackendError
 from symphony.plan.policies import Policies
+from symphony.status import ReasonCode
 from symphony_kube.api import error_messages
 from symphony_kube.api.compare_and_swap import MAX_TRIES, compare_and_swap
 from symphony_kube.api.labels import ENDING, HOLDER, POLICIES, ROSTER
@@ -304,6 +306,23 @@ def test_the_end_of_an_experiment_is_known_without_its_first_pod(shared, name, n
         "stopped",
         "the experiment ended with learner",
     )
+    shared.delete(name)
+
+
+def test_an_experiment_without_its_first_pod_is_stopped(shared, name, nodes, kube_cluster):
+    exp = shared.new_experiment(name)
+    for process in ("first", "second"):
+        python(exp, process, FOREVER)
+    shared.launch(exp)
+    nodes.run("first", "second")
+    kube_cluster.raw.call("DELETE", nodes.path("first"), {"gracePeriodSeconds": 0})
+    with ThreadPoolExecutor(1) as pool:
+        stopping = pool.submit(shared.stop, name)
+        wait_until(lambda: stopping.done() or nodes.is_stopped("second"))
+        nodes.exit("second", 143)
+        stopping.result()
+    second = shared.describe_experiment(name).processes[1]
+    assert (second.displayed_state, second.reason_code) == ("stopped", ReasonCode.STOPPED)
     shared.delete(name)
 
 

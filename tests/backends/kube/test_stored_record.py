@@ -11,7 +11,7 @@ import pytest
 from kubetest.rawapi import MERGE_PATCH
 from symphony.errors import BackendError
 from symphony.plan.policies import Policies
-from symphony.status import ReasonCode
+from symphony.status import ReasonCode, State
 from symphony_kube.api import error_messages
 from symphony_kube.api.compare_and_swap import MAX_TRIES, compare_and_swap
 from symphony_kube.api.labels import ENDING, HOLDER, POLICIES, ROSTER
@@ -324,6 +324,30 @@ def test_an_experiment_without_its_first_pod_is_stopped(shared, name, nodes, kub
     second = shared.describe_experiment(name).processes[1]
     assert (second.displayed_state, second.reason_code) == ("stopped", ReasonCode.STOPPED)
     shared.delete(name)
+
+
+def test_the_first_pod_has_the_problems_when_it_is_created_again(
+    kube_cluster, kube_faults, open_cluster, name, nodes
+):
+    cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
+    exp = cluster.new_experiment(name)
+    python(exp, "first", FOREVER).restart_policy("Always")
+    python(exp, "later", FOREVER).starts_after("first", "started")
+    cluster.launch(exp)
+    kube_faults.answer(403, method="POST", path="/pods")
+
+    def later():
+        return cluster.describe_experiment(name).processes[1]
+
+    nodes.run("first")
+    wait_until(lambda: later().state is State.FAILED)
+    reason = later().reason
+    assert "cannot create pod" in reason
+    kube_faults.clear()
+    kube_cluster.raw.call("DELETE", nodes.path("first"), {"gracePeriodSeconds": 0})
+    nodes.await_pod("first--2")
+    assert later().reason == reason
+    cluster.delete(name)
 
 
 def test_users_who_may_not_use_secrets_find_the_record_in_the_first_pod(

@@ -24,6 +24,7 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import collection_path, to_resource
 from symphony_kube.lifecycle.attempts import (
     MAX_OTHERS_CHARS,
+    annotated,
     next_attempt,
     request,
     stop_pods_of_job,
@@ -60,6 +61,9 @@ LONGEST_PAUSE_SECONDS = 30.0
 # If the creation of an attempt has begun for this time, it is completed. Usually, the client or
 # supervisor that began it completes it at once.
 BEGUN_SECONDS = 2.0
+# More problems are not copied to a new object, because all annotations of an object together have
+# at most 256 KiB.
+MAX_PROBLEMS_CHARS = 64 << 10
 
 
 class Executor:
@@ -401,6 +405,8 @@ class Executor:
             body = with_manifest(body)
             if attempt != FIRST_ATTEMPT:
                 body = with_attempt(body, attempt)
+        if unit == roster_unit(self._run.roster).name:
+            body = self._with_problems(body)
         body = with_new_deadline(body, self._seconds_left())
         if self._owner is not None:
             metadata = {**body["metadata"], "ownerReferences": [self._owner]}
@@ -425,6 +431,14 @@ class Executor:
             return Problem(text=str(exc), time=self._api.now(), permanent=not is_temporary)
         return None
 
+    def _with_problems(self, body: Object) -> Object:
+        """Return the object with the roster, in which readers find the record once it exists."""
+        problems = self._book.record.problems
+        copy = record_of_problems(problems)
+        if not problems or len(copy.problems) > MAX_PROBLEMS_CHARS:
+            return body
+        return annotated(body, copy.annotations())
+
     def _seconds_left(self) -> float | None:
         run = self._run
         return seconds_to_deadline(run.policies, launched=run.launched, now=self._api.now())
@@ -432,12 +446,13 @@ class Executor:
     def _publish(self, record: EncodedRecord, statuses: Mapping[str, UnitStatus]) -> None:
         """Publish entries of the record; see `publish`.
 
-        If the user is not allowed to modify the object, only this supervisor knows them.
+        If the user is not allowed to modify the object, or if its annotations are too large, the
+        copy does not have them.
         """
         try:
             publish(self._api, self._scope, self._run.roster, statuses, record)
         except ApiError as exc:
-            if exc.status not in (403, 404):
+            if exc.status not in (403, 404, 422):
                 raise
 
     # --- the end of the experiment ---

@@ -19,6 +19,7 @@ from typing import Any
 from simulate.mutated_code import ROOT, Mutation, install
 
 DECIDE = "symphony/plan/decide.py"
+DRAFT = "symphony/plan/decisions/draft.py"
 OBSERVATION = "symphony/plan/observation.py"
 ENDINGS = "symphony/plan/decisions/endings.py"
 EXECUTIONS = "symphony/plan/decisions/executions.py"
@@ -148,6 +149,44 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        if not draft.is_started_by_request(process.gang):",
         "        if process.gang:",
         saved="start-of-a-stopped-unit",
+    ),
+    Mutation(
+        "unit-starts-beside-old-ranks",
+        STARTS,
+        "        if any(_is_being_stopped(draft, name) for name in ranks):",
+        "        if draft.state.is_stopping_all:",
+        saved="start-beside-a-late-rank",
+    ),
+    Mutation(
+        "unit-gives-up",
+        STARTS,
+        "    if unit is not None and (unit.action == FAIL_UNIT or not _starts_anew(track)):",
+        "    if unit is not None and unit.action == FAIL_UNIT:",
+        saved="unit-restarts-in-no-order",
+    ),
+    Mutation(
+        "finished-rank-lacks-machine",
+        DRAFT,
+        "        return [name for name in self.wish.gangs[gang] if tracks[name].state not in ENDED]",
+        "        return [name for name in self.wish.gangs[gang] if name in tracks]",
+    ),
+    Mutation(
+        "release-too-early",
+        DRAFT,
+        "        return max(begin, first_placed) + within",
+        "        return max(begin, first_placed)",
+    ),
+    Mutation(
+        "never-released",
+        DRAFT,
+        "        if not 0 < len(placed) < len(ranks):",
+        "        if len(placed) <= len(ranks):",
+    ),
+    Mutation(
+        "unit-ignores-requests",
+        DRAFT,
+        '            if request.kind != "start" and not set(request.names).isdisjoint(ranks):',
+        '            if request.kind == "none":',
     ),
     # --- what has happened ---
     Mutation(

@@ -188,7 +188,9 @@ class Gang:
     def count_anew(self) -> None:
         """Begin to count restarts anew, because a user or the experiment starts the ranks."""
         self.forget_restarts()
-        self.released = None
+        if self.released is not None:
+            # The user does not want to wait until others have used the machines.
+            self.released = 0.0
 
     def forget_restarts(self) -> None:
         """Forget how often the ranks have been restarted."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from simulate.machine import Program
 from simulate.past import EPSILON, EVICTION_CAUSE, Experiment, Gang, Past
-from simulate.promises import CAUSE, RESTARTS, TRUTH, Broken
+from simulate.promises import CAUSE, PROGRESS, RESTARTS, TRUTH, Broken
 from simulate.starts import unmet
 
 Event = Mapping[str, Any]
@@ -66,8 +66,26 @@ def _exited(experiment: Experiment, past: Past, event: Event) -> None:
     past.graces.clear()
     if event.get("reason_code") in ("disrupted", "unschedulable") and "restarts_in" in event:
         past.resumed, past.ready_recorded = len(past.programs), False
+    if past.settings.place_within and program.placed is not None:
+        _check_machine_is_released(experiment, past, program, program.placed)
     if event.get("reason_code") == "unschedulable":
         _note_release(experiment, past, event["at"])
+
+
+def _check_machine_is_released(
+    experiment: Experiment, past: Past, program: Program, placed: float
+) -> None:
+    """Check that a rank has not kept its machine too long while there was none for another one."""
+    scenario, ranks = experiment.scenario, experiment.gang_of(past)
+    if scenario.delays or scenario.crashes or not all(rank.programs for rank in ranks):
+        return
+    latest = [rank.programs[-1] for rank in ranks]
+    due = max([placed, *(each.started for each in latest)]) + past.settings.place_within
+    ends = (program.terminated, program.killed, program.ended)
+    end = min(time for time in ends if time is not None)
+    without = [each for each in latest if each.placed is None]
+    if end > due + EPSILON and any(each.ended is None or each.ended > due for each in without):
+        raise Broken(PROGRESS, f"{past.settings.name} kept its machine without the other ranks")
 
 
 def _note_release(experiment: Experiment, past: Past, at: float) -> None:
@@ -179,6 +197,7 @@ def _never(experiment: Experiment, past: Past, event: Event) -> None:
             raise Broken(CAUSE, f"{name} was recorded as stopped, but nobody has stopped it")
         past.is_stopped = past.is_stopped or is_stopped
     elif code == "never-started":
+        _check_unit_is_in_order(experiment, past)
         # A condition must be unmet, and the process that it names must not be about to start.
         conditions = past.settings.starts_after.items()
         unmet_ones = [
@@ -194,6 +213,14 @@ def _never(experiment: Experiment, past: Past, event: Event) -> None:
         _check_overdue(experiment, past, event["at"])
     elif code == "cannot-start" and not _could_not_start(past):
         raise Broken(CAUSE, f"{name} was recorded as not startable, but was not tried")
+
+
+def _check_unit_is_in_order(experiment: Experiment, past: Past) -> None:
+    """Check that a rank that has run is not given up: its gang starts it again in no order."""
+    gang = past.settings.gang
+    has_lost_rank = any(each.settings.gang == gang for each in experiment.gone)
+    if gang is not None and past.latest is not None and not has_lost_rank:
+        raise Broken(CAUSE, f"{past.settings.name} was given up, but its gang starts it again")
 
 
 def _could_not_start(past: Past) -> bool:

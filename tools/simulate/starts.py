@@ -25,6 +25,7 @@ def check_start(experiment: Experiment, past: Past, program: Program) -> tuple[s
         raise Broken(CAUSE, f"{name} was started before the experiment was restarted")
     if past.is_stopped:
         raise Broken(STOPPED, f"{name} was started, but a user has stopped it")
+    _check_unit_is_not_stopped(experiment, past)
     previous = past.latest
     if previous is None:
         _check_order(experiment, past)
@@ -38,6 +39,14 @@ def check_start(experiment: Experiment, past: Past, program: Program) -> tuple[s
         _check_order_after_disruption(experiment, past)
     _check_restart(past, previous, program)
     return ONCE, STOPPED, RESTARTS
+
+
+def _check_unit_is_not_stopped(experiment: Experiment, past: Past) -> None:
+    """Check that no rank starts while another one is being stopped."""
+    for other in experiment.gang_of(past):
+        if other is not past and other.is_running and other.programs[-1].terminated is not None:
+            names = f"{past.settings.name} was started while {other.settings.name}"
+            raise Broken(GANG, f"{names}, a rank of the same gang, was being stopped")
 
 
 def _check_once(experiment: Experiment, past: Past, program: Program) -> None:
@@ -108,6 +117,7 @@ def _note_first_start(experiment: Experiment, past: Past, at: float) -> None:
     if settings.gang is None:
         return
     gang = experiment.gangs.setdefault(settings.gang, Gang())
+    gang.released = None
     if not gang.restarted or name in gang.restarted:
         gang.restarted, gang.began = [name], at
     else:
@@ -160,7 +170,7 @@ def _check_gang_restart(experiment: Experiment, past: Past, program: Program) ->
         return
     if settings.restart == "Never":
         raise Broken(RESTARTS, f"{program.name} was restarted, but its policy is Never")
-    if any(each.is_lost for each in latest) or _is_requested(ranks):
+    if _is_lost(experiment, settings.gang, latest) or _is_requested(ranks):
         return
     has_cause = is_interrupted or _has_failed(experiment, settings.gang, latest)
     if settings.restart == "OnFailure" and not has_cause:
@@ -210,6 +220,12 @@ def _is_interrupted(experiment: Experiment, gang: Gang, ranks: Sequence[Past]) -
 def _is_requested(ranks: Sequence[Past]) -> bool:
     """Return whether a user starts a rank of a gang again, and with it the whole gang."""
     return any(rank.programs and rank.latest is None for rank in ranks)
+
+
+def _is_lost(experiment: Experiment, gang: str, latest: Sequence[Program]) -> bool:
+    """Return whether a rank was taken away. A change can have removed it since."""
+    removed = [each for each in experiment.gone if each.settings.gang == gang and each.programs]
+    return any(each.is_lost for each in (*latest, *(past.programs[-1] for past in removed)))
 
 
 def _has_failed(experiment: Experiment, gang: str, latest: Sequence[Program]) -> bool:

@@ -626,6 +626,34 @@ def test_stopped_experiment_waits_for_a_start() -> None:
     assert story.at(5).stop().lines()[-2:] == ["finished", "> finish"]
 
 
+class _CountedName(str):
+    """A name in a request, which counts the comparisons with other names."""
+
+    __slots__ = ()
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        type(self).comparisons += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("kind", ["stop", "restart", "change"])
+def test_the_cost_of_a_request_does_not_grow_with_the_square_of_its_processes(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"p-{number}" for number in range(400)]
+    story = Story(*map(process, names))
+    story.lines()
+    story.at(1).request(kind, *map(_CountedName, names))
+    monkeypatch.setattr(_CountedName, "comparisons", 0)
+    decision = decide(story.wish, story.state, story.observation(), story.now)
+    assert len([action for action in decision.actions if isinstance(action, Stop)]) == 400
+    # A single search for each name in the list of names would take 200 comparisons.
+    assert _CountedName.comparisons < 100 * len(names)
+
+
 def test_waiting_process_is_stopped_on_request() -> None:
     story = Story(
         process("a", has_test=True),

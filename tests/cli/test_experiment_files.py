@@ -30,12 +30,22 @@ def write(program: Program, text: str, name: str = "rl.py") -> str:
         ("1.py", BUILD, [], "p1"),
         ("rl.py", f"    NAME = 'named'\n{BUILD}", [], "named"),
         ("rl.py", f"    NAME = 'named'\n{BUILD}", ["--name", "given"], "given"),
+        ("rl.yml", "processes: {a: {cmd: sleep 1}}", ["--name", "given"], "given"),
+        ("rl.json", '{"processes": {"a": {"cmd": "sleep 1"}}}', ["--name", "given"], "given"),
     ],
 )
 def test_experiment_name(
     program: Program, file: str, text: str, options: list[str], name: str
 ) -> None:
     assert program.json("render", write(program, text, file), *options)["experiment"] == name
+
+
+def test_file_without_a_name_and_without_the_option(program: Program) -> None:
+    done = program("launch", write(program, "processes: {a: {cmd: sleep 1}}", "rl.yml"))
+    assert done.returncode == 2
+    assert "an experiment needs a name; for example name: my-experiment, or the option --name" in (
+        done.stderr
+    )
 
 
 def test_name_that_cannot_be_derived(program: Program) -> None:

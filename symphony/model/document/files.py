@@ -35,17 +35,21 @@ _TEXT_TAG = "tag:yaml.org,2002:str"
 
 
 def load(
-    experiment_class: type[Experiment], path: Path, parameters: Mapping[str, object] | None = None
+    experiment_class: type[Experiment],
+    path: Path,
+    parameters: Mapping[str, object] | None = None,
+    *,
+    default_name: str | None = None,
 ) -> LoadResult:
     """Read an experiment. Relative paths in the file are resolved against the file's directory.
 
     ``parameters`` contains the values of declared parameters. The value of any other parameter
-    comes from the environment or, if it is not set there, from its default in the file. Raises
-    `NotFound` or `SpecError` if the file cannot be read or parsed; the result contains all other
+    comes from the environment or, if it is not set there, from its default in the file.
+    ``default_name`` is the name of the experiment if the file contains none. Raises `NotFound` or `SpecError` if the file cannot be read or parsed; the result contains all other
     errors.
     """
     data, locate = _parser(path)(path, _read_experiment_file(path))
-    result = load_experiment(experiment_class, data, parameters)
+    result = load_experiment(experiment_class, data, parameters, default_name=default_name)
     if result.experiment is not None:
         file = absolute_path(path)
         result.experiment.base_dir = file.parent

@@ -69,9 +69,12 @@ def load_experiment(
     experiment_class: type[Experiment],
     data: Mapping[str, Any],
     given_parameters: Mapping[str, object] | None = None,
+    *,
+    default_name: str | None = None,
 ) -> LoadResult:
     """Return the experiment that a document describes, and all errors in the document.
 
+    ``default_name`` is the name of the experiment if the document contains none.
     ``experiment_class`` is `Experiment` or a subclass. It is an argument because the module that
     defines `Experiment` imports this module. The value of a document parameter comes from the first
     of these that contains it: ``given_parameters``, the environment, and the parameter's
@@ -81,6 +84,8 @@ def load_experiment(
     experiment = None
     with errors.at():
         document = validators.mapping(data, "an experiment")
+        if default_name is not None and "name" not in document:
+            document = {"name": default_name, **document}
         given = {} if given_parameters is None else given_parameters
         experiment = _Loader(experiment_class, errors).load(
             document, validators.mapping(given, "parameters")
@@ -130,7 +135,10 @@ class _Loader:
         """Return the experiment's name, or None if it is missing or not valid."""
         if "name" not in document:
             self._errors.add(
-                SpecError("an experiment needs a name; for example name: my-experiment")
+                SpecError(
+                    "an experiment needs a name; for example name: my-experiment, or the option "
+                    "--name of a command"
+                )
             )
             return None
         with self._errors.at("name"):

@@ -83,7 +83,7 @@ def load_with_errors(
     from symphony.model import Experiment
     from symphony.model.document import files
 
-    result = files.load(Experiment, path, parameters)
+    result = files.load(Experiment, path, parameters, default_name=name)
     experiment = result.experiment
     if experiment is None:
         return result

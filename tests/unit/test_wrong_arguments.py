@@ -136,7 +136,8 @@ WRONG: dict[str, Callable[[], Any]] = {
 
 
 # The methods that take the options of a process have the same code for them. Only this method is
-# called with each wrong value of an option among valid ones, and the others with one of the values.
+# called with each wrong value of an option among valid ones, and the others with one of the values,
+# except in the long test.
 CALLED_WITH_EACH_OPTION = "Experiment.new_replicas"
 WRONG_FOR_ALL_OPTIONS = "object"
 
@@ -510,10 +511,15 @@ class Case:
 
     def combines(self, parameter: str, kind: str) -> bool:
         """Return whether a wrong value is also tried together with all other parameters."""
-        is_option = parameter not in self.signature.parameters
         return self.subject.combines and (
-            not is_option or self.name == CALLED_WITH_EACH_OPTION or kind == WRONG_FOR_ALL_OPTIONS
+            parameter in self.signature.parameters
+            or self.name == CALLED_WITH_EACH_OPTION
+            or kind == WRONG_FOR_ALL_OPTIONS
         )
+
+    def shares_options(self) -> bool:
+        """Return whether the method has parameters that it shares with others."""
+        return not self.signature.parameters.keys() >= self.parameters().keys()
 
     def run(self, target: object, arguments: dict[str, Any]) -> None:
         positional = [
@@ -694,6 +700,27 @@ def test_a_wrong_argument_is_refused_with_one_line_and_changes_nothing(
 ) -> None:
     if case.name in ("clean_images()", "build_images()"):
         monkeypatch.setenv("PATH", "/nonexistent")  # No container engine may be used.
+    problems = problems_of(case, case.combines)
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.subject.combines and case.shares_options()],
+    ids=lambda case: case.name,
+)
+def test_each_wrong_option_among_valid_ones_is_refused_and_changes_nothing(case: Case) -> None:
+    problems = problems_of(case, lambda *_: True)
+    assert not problems, "\n".join(problems)
+
+
+def problems_of(case: Case, combines: Callable[[str, str], bool]) -> list[str]:
+    """Return what is wrong with the results of calls with wrong values.
+
+    ``combines`` returns whether a kind of wrong values of a parameter is also tried together with
+    all other parameters.
+    """
     parameters = case.parameters()
     required = [name for name, is_required in parameters.items() if is_required]
     required += COMPANIONS.get(case.method, [])
@@ -703,7 +730,7 @@ def test_a_wrong_argument_is_refused_with_one_line_and_changes_nothing(
         in_valid_call = {other: valid(case.method, other) for other in (*required, name)}
         other_error = error_of(partial(case.run, case.subject.create(), in_valid_call))
         for kind, create in WRONG.items():
-            for others in (required, combined) if case.combines(name, kind) else (required,):
+            for others in (required, combined) if combines(name, kind) else (required,):
                 target = case.subject.create()
                 arguments = {other: valid(case.method, other) for other in others}
                 if name in ("service", "port", "host"):
@@ -719,7 +746,7 @@ def test_a_wrong_argument_is_refused_with_one_line_and_changes_nothing(
                 )
                 if found:
                     problems.append(f"{name}={kind}: {found[:300]}")
-    assert not problems, "\n".join(problems)
+    return problems
 
 
 # Values that are generated, in addition to those in `WRONG`.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Program
-from tests.cli.scenarios import Scenarios, program_for_backend
+from tests.cli.scenarios import SAME_ON_ALL_BACKENDS, Scenarios, program_for_backend
 from tests.machine import socket_directory
 
 
@@ -21,7 +21,7 @@ class TestLocal(Scenarios):
         yield from program_for_backend(tmp_path_factory.mktemp("local"))
 
 
-class TestTmux(Scenarios):
+class TmuxScenarios(Scenarios):
     backend = "tmux"
     attached_text = "[watched] 0:shell"
     detach_keys = ("C-b", "d")
@@ -37,3 +37,17 @@ class TestTmux(Scenarios):
     def sockets(cls) -> Iterator[Path]:
         with socket_directory() as directory:
             yield directory
+
+
+class TestTmux(TmuxScenarios):
+    pass
+
+
+# top shows the terminal of a process, which belongs to tmux.
+for _name in set(SAME_ON_ALL_BACKENDS) - {"test_top_shows_and_controls_an_experiment"}:
+    setattr(TestTmux, _name, None)
+
+
+@pytest.mark.long
+class TestAllOnTmux(TmuxScenarios):
+    pass

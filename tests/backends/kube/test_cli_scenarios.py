@@ -7,7 +7,7 @@ import pytest
 
 from kubetest.accounts import wait_for_account
 from kubetest.plugin import PREFIX
-from tests.cli.scenarios import Scenarios, program_for_backend, refuse
+from tests.cli.scenarios import SAME_ON_ALL_BACKENDS, Scenarios, program_for_backend, refuse
 from tests.cli.terminal import INTERRUPT
 
 from .conftest import wait_until
@@ -69,33 +69,6 @@ class TestKube(Scenarios):
         )
 
 
-# What the command line does with the answers of a backend is the same on every backend, so these
-# promises are tested on the backends of this machine only (tests/cli/test_every_backend.py). The
-# commands exec and cp, and the page, are also tested in test_cli_access.py and test_ui_outage.py.
-SAME_ON_ALL_BACKENDS = (
-    "test_ambiguous_name_is_a_menu_on_a_terminal",
-    "test_command_after_the_dashes_is_passed_on_unchanged",
-    "test_ctrl_c_stops_following_and_the_experiment_keeps_running",
-    "test_delete_asks_for_confirmation",
-    "test_describe_failed_process",
-    "test_dry_run_shows_the_manifest",
-    "test_errors_are_one_line",
-    "test_exec_errors_are_one_line",
-    "test_exec_has_streams_environment_and_exit_code",
-    "test_exec_has_the_terminal",
-    "test_files_are_copied_both_ways",
-    "test_following_exits_quietly_when_the_pipe_is_closed",
-    "test_logs",
-    "test_ls",
-    "test_name_of_a_running_experiment_is_refused",
-    "test_process_without_output",
-    "test_reading_command_accepts_the_beginning_of_a_name",
-    "test_the_page_shows_and_controls_an_experiment",
-    "test_top_shows_and_controls_an_experiment",
-    "test_wait",
-    "test_watch_refreshes_in_place_until_ctrl_c",
-)
+# The commands exec and cp, and the page, are tested in test_cli_access.py and test_ui_outage.py.
 for _name in SAME_ON_ALL_BACKENDS:
-    # An unknown name must not be accepted silently.
-    getattr(Scenarios, _name)
     setattr(TestKube, _name, None)

@@ -22,8 +22,17 @@ PACKAGES = (
     "backends/slurm/symphony_slurm",
     "backends/tmux/symphony_tmux",
 )
-# Each backend has modules of these names: its entry point, its cluster, and its own steps.
-COMMON_NAMES = {"plugin", "cluster", "render", "status", "errors", "__init__", "__main__"}
+# Each backend has modules of these names: its entry point, its cluster and its own steps.
+COMMON_NAMES = {
+    "plugin",
+    "cluster",
+    "backend",
+    "render",
+    "status",
+    "errors",
+    "__init__",
+    "__main__",
+}
 MAX_USES = 2
 MAX_MODULES = 20
 MAX_METHODS = 25

@@ -90,11 +90,13 @@ class ProcessRequest(NamedTuple):
 class Place(NamedTuple):
     """A path in a process, or a local path if ``process`` is None.
 
-    A relative path in a process is relative to the working directory of the process.
+    A relative path in a process is relative to the working directory of the process. ``text`` is
+    what the user has written, for messages.
     """
 
     process: ProcessStatus | None
     path: str
+    text: str
 
 
 class Backend(Generic[ManifestT]):

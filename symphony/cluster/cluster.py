@@ -1523,10 +1523,10 @@ class Cluster(CheckedAttributes):
         places: list[Place] = []
         for text, remote in zip((source, target), parse_transfer(source, target), strict=True):
             if remote is None:
-                places.append(Place(None, text))
+                places.append(Place(None, text, text))
             else:
                 process = find_status(status, remote.process, remote.group)
-                places.append(Place(process, remote.path))
+                places.append(Place(process, remote.path, text))
         self.implementation.copy(experiment, *places, dry_run=dry_run, progress=progress)
 
     def external_url(self, experiment: str, service: str) -> str:

@@ -6,16 +6,14 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from symphony.cluster import Cluster, ExecResult, OnChange, Progress, Tunnel, WatchedStatuses
+from symphony.cluster import Cluster, OnChange, WatchedStatuses
 from symphony.cluster.matching import (
     experiment_exists,
     experiment_not_found,
-    find_names,
-    find_status,
 )
 from symphony.errors import (
     AlreadyExists,
@@ -24,10 +22,9 @@ from symphony.errors import (
     NotFound,
     SpecError,
     SymphonyError,
-    Unsupported,
     shown,
 )
-from symphony.status import ExperimentStatus, ProcessStatus
+from symphony.status import ExperimentStatus
 from symphony.supervised.host_backend import HostBackend, unobserved_host
 from symphony.supervised.record import directory, run_paths
 from symphony.supervised.record.directory import RunDirectory
@@ -44,13 +41,10 @@ if TYPE_CHECKING:
 
     from symphony.archive.archive import Run
     from symphony.code.snapshot import CodeArchive, CodeArchives
-    from symphony.events import ExperimentEvent
-    from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.settings.validators import Strings
     from symphony.plan.changes import Changes
     from symphony.plan.restart_policy import Backoff
-    from symphony.supervised.access.copy import CopyPath
     from symphony.supervised.processes.spec import ProcessSpec
     from symphony.supervised.read.log_files import IgnoredLine
     from symphony.supervised.render import HostManifest
@@ -67,6 +61,7 @@ FINISH_TIMEOUT_SECONDS = 60.0
 # How long a command that needs the lock of a run without a supervisor waits for other programs.
 LOCK_TIMEOUT_SECONDS = 0.2
 _STATUS_CHECK_SECONDS = 1.0
+BackendT = TypeVar("BackendT", bound=HostBackend)
 PORT_HOLD_MODES = ("started", "bound")
 
 
@@ -134,7 +129,11 @@ class HostCluster(Cluster):
     @functools.cached_property
     def implementation(self) -> HostBackend:
         """The part of the cluster that reads run directories and sends requests."""
-        return HostBackend(
+        return self._new_backend(HostBackend)
+
+    def _new_backend(self, kind: type[BackendT]) -> BackendT:
+        """Return a backend for the run directories of this cluster."""
+        return kind(
             self.backend,
             self._root,
             find=self._find,
@@ -143,7 +142,9 @@ class HostCluster(Cluster):
             send=self._send,
             diff=self._diff,
             change=self._change,
-            usage=self._usage,
+            delete=self._delete,
+            clean=self._clean_output,
+            ignored_last_line=self._ignored_last_line,
         )
 
     # --- launching ---
@@ -506,23 +507,6 @@ class HostCluster(Cluster):
         """
         self._delete(manifest.experiment, manifest.run_id, purge=True)
 
-    # --- stopping and deleting ---
-
-    def stop(self, experiment: str, *, at_once: bool = False) -> None:
-        """Stop an experiment for good, and keep its logs and its status.
-
-        ``at_once`` skips the grace period.
-        """
-        from symphony.supervised.user_requests.stop import stop
-
-        with self._find(experiment).pin() as run:
-            if not run.is_locked():
-                # The new supervisor of a killed one records that the processes were stopped. It is
-                # not necessary, however.
-                with contextlib.suppress(BackendError):
-                    self._reader(run).read()
-            stop(run, at_once=at_once)
-
     # --- changing ---
 
     def _diff(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
@@ -746,20 +730,6 @@ class HostCluster(Cluster):
 
     # --- deleting ---
 
-    def delete(
-        self,
-        experiment: str,
-        *,
-        purge: bool = False,
-        in_order: bool = True,
-        at_once: bool = False,
-    ) -> None:
-        """Stop an experiment, and move the record of its run to the archive; see `Cluster.delete`.
-
-        A missing experiment is not an error.
-        """
-        self._delete(experiment, purge=purge, in_order=in_order, at_once=at_once)
-
     def _delete(
         self,
         experiment: str,
@@ -893,31 +863,11 @@ class HostCluster(Cluster):
 
     # --- resource use ---
 
-    def _usage(
-        self, run: RunDirectory, names: Collection[str] | None, interval: float
-    ) -> Iterator[ExperimentUsage]:
-        """Return samples of the resource use of a run; see `Backend.usage`."""
-        other_host = run.other_host()
-        if other_host is not None:
-            raise Unsupported(run.other_host_message(other_host, "run the command there"))
-        return self._sampled_usage(run, names, interval)
-
     def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
         """Return the samples in the record of the run; see `Cluster.recorded_usage`."""
         from symphony.archive.archived_usage import read_usage
 
         return read_usage(self._find(experiment).path).samples
-
-    def _sampled_usage(
-        self, run: RunDirectory, names: Collection[str] | None, interval: float
-    ) -> Iterator[ExperimentUsage]:
-        from symphony.supervised.usage.follow import follow_usage
-        from symphony.usage import select_usage
-
-        # A run that is deleted is read to its end.
-        with run.pin() as pinned:
-            for usage in follow_usage(pinned, self._reader(pinned), interval):
-                yield select_usage(usage, names)
 
     # --- logs ---
 
@@ -953,41 +903,6 @@ class HostCluster(Cluster):
                 ignored=self._ignored_last_line,
             )
 
-    def _iter_output(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None,
-        *,
-        follow: bool,
-        since: float | str | None,
-        tail: int | None,
-        events: bool,
-    ) -> Iterator[LogBlock | ExperimentEvent]:
-        from symphony.cluster.backend import Selection
-        from symphony.supervised.read.output import iter_output
-
-        run = self._find(experiment)
-        removed = functools.partial(self.removed_processes, experiment)
-
-        def selected_names() -> list[str]:
-            return find_names(self._describe(run), processes, removed)
-
-        selection = Selection(
-            names=selected_names(),
-            find_names=selected_names,
-            since=_since_time(since),
-            tail=tail,
-            follow=follow,
-            events=events,
-        )
-        return iter_output(
-            run,
-            selection,
-            status=self._reader(run),
-            clean=self._clean_output,
-            ignored=self._ignored_last_line,
-        )
-
     def _clean_output(self, text: str) -> str:
         """Return the output of a process that a part of its log contains.
 
@@ -996,153 +911,6 @@ class HostCluster(Cluster):
         return text
 
     # --- using ---
-
-    def exec_command(
-        self,
-        experiment: str,
-        process: str,
-        command: Strings,
-        process_group: str | None = None,
-        *,
-        interactive: bool = False,
-    ) -> ExecResult:
-        """Run a command in the environment and the working directory of a process, which can have
-        exited.
-
-        The process's preamble runs again before the command, with its output on standard error.
-        Raises NotFound if the process was launched on another host, and SpecError if the command
-        cannot be run.
-        """
-        from symphony.model.settings.validators import strings
-
-        found = self.describe_process(experiment, process, process_group)
-        argv = strings(command, "command")
-        run = self._find(experiment)
-        other_host = run.other_host()
-        if other_host is not None:
-            raise NotFound(
-                f"process {found.path!r} was launched on {other_host}: run the command there"
-            )
-        return self._exec_on_this_machine(run, found, argv, interactive=interactive)
-
-    def _exec_on_this_machine(
-        self, run: RunDirectory, found: ProcessStatus, argv: Sequence[str], *, interactive: bool
-    ) -> ExecResult:
-        """Run a command on this machine, in the environment of the process ``found``."""
-        from symphony.supervised.access import exec_command
-        from symphony.supervised.processes.spec import ProcessSpec
-
-        manifest = run.load_manifest()
-        data = next(data for data in manifest["processes"] if data["name"] == found.name)
-        spec = ProcessSpec.from_dict(data)
-        with run.report_damage(run.secrets):
-            env = exec_command.initial_environment(run, manifest, spec, found.pid)
-        if env is None:
-            raise NotFound(f"process {found.path!r} belongs to another user")
-        try:
-            completed = exec_command.run(spec, argv, env, capture_output=not interactive)
-        except exec_command.CommandNotRunError as exc:
-            raise SpecError(
-                f"cannot run {argv[0]!r} in the environment of {found.path!r}: {exc}"
-            ) from exc
-        code = completed.returncode
-        return ExecResult(
-            exit_code=128 - code if code < 0 else code,
-            stdout=completed.stdout or "",
-            stderr=completed.stderr or "",
-        )
-
-    def transfer_file(
-        self,
-        experiment: str,
-        source: str,
-        target: str,
-        *,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-    ) -> None:
-        """Copy a file or directory to or from a process; see `symphony.supervised.access.copy`.
-
-        The process may have exited. ``progress`` is never called.
-        """
-        del progress
-        from symphony.cluster.remote_path import parse_transfer
-        from symphony.supervised.access.copy import resolve_path
-
-        run = self._find(experiment)
-        status = self._describe(run)
-        manifest = run.load_manifest()
-        remote_source, remote_target = parse_transfer(source, target)
-        paths = (
-            resolve_path(source, remote_source, status, manifest),
-            resolve_path(target, remote_target, status, manifest),
-        )
-        if remote_source is not None:
-            process = find_status(status, remote_source.process, remote_source.group)
-            self._copy_from(run, process, *paths, dry_run=dry_run)
-        elif remote_target is not None:
-            process = find_status(status, remote_target.process, remote_target.group)
-            self._copy_to(run, process, *paths, dry_run=dry_run)
-
-    def _copy_from(
-        self,
-        run: RunDirectory,
-        process: ProcessStatus,
-        source: CopyPath,
-        target: CopyPath,
-        *,
-        dry_run: bool,
-    ) -> None:
-        """Copy from a process. By default, its files are on this machine."""
-        from symphony.supervised.access.copy import copy
-
-        del run, process
-        copy(source, target, dry_run=dry_run)
-
-    def _copy_to(
-        self,
-        run: RunDirectory,
-        process: ProcessStatus,
-        source: CopyPath,
-        target: CopyPath,
-        *,
-        dry_run: bool,
-    ) -> None:
-        """Copy to a process. By default, its files are on this machine."""
-        from symphony.supervised.access.copy import copy
-
-        del run, process
-        copy(source, target, dry_run=dry_run)
-
-    def port_forward(
-        self,
-        experiment: str,
-        process_or_service: str,
-        port: int | None = None,
-        *,
-        local_port: int | None = None,
-        on_error: Callable[[str], None] | None = None,
-    ) -> Tunnel:
-        """Return a tunnel with the address itself, because every port is a port of this machine.
-
-        With another ``local_port``, connections to it are relayed to the address.
-        """
-        services: dict[str, str] = self._find(experiment).load_manifest()["services"]
-        address = services.get(process_or_service)
-        if address is None:
-            self.find_process(experiment, process_or_service)
-            if port is None:
-                raise SpecError(f"the port of process {process_or_service!r} is missing; set port")
-            address = f"127.0.0.1:{port}"
-        elif port is not None:
-            address = f"{address.rpartition(':')[0]}:{port}"
-        host, _, own_port = address.rpartition(":")
-        if local_port is None or local_port == int(own_port):
-            return Tunnel(address)
-        from symphony.supervised.access.relay import Relay
-
-        relay = Relay(local_port, (host, int(own_port)), on_error)
-        return Tunnel(relay.address, close=relay.close)
 
 
 def _state_root(value: object) -> Path:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster import Manifest
-from symphony.cluster.backend import Backend, ProcessRequest, Watch
-from symphony.errors import BackendError
+from symphony.cluster import ExecResult, Manifest, Progress, Tunnel
+from symphony.cluster.backend import Backend, Place, ProcessRequest, Selection, Watch
+from symphony.cluster.matching import find_status
+from symphony.errors import BackendError, NotFound, SpecError, Unsupported
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, State
 from symphony.supervised.record import directory
 from symphony.supervised.record.directory import RunDirectory
@@ -22,10 +23,12 @@ from symphony.supervised.record.status import StatusReader
 # Modules that only some commands need are imported inside functions.
 if TYPE_CHECKING:
     from symphony.events import ExperimentEvent
+    from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
+    from symphony.supervised.read.log_files import IgnoredLine
     from symphony.usage import ExperimentUsage
 
 _STATUS_CHECK_SECONDS = 1.0
@@ -38,8 +41,9 @@ class HostBackend(Backend[Manifest]):
     * ``make_reader`` returns a reader of the status of a run, and ``describe`` its status.
     * ``send`` sends a request to the supervisor of a pinned run; see
       `symphony.supervised.user_requests.requests.send_request`.
-    * ``diff`` and ``change`` compare and change a running experiment, and ``usage`` returns samples
-      of the resource use of a run.
+    * ``diff`` and ``change`` compare and change a running experiment, and ``delete`` deletes one.
+    * ``clean`` returns the output of a process that a part of its log contains. The last line of a
+      log is not output if it matches ``ignored_last_line``.
     """
 
     def __init__(
@@ -53,7 +57,9 @@ class HostBackend(Backend[Manifest]):
         send: Callable[..., None],
         diff: Callable[..., Changes],
         change: Callable[..., Changes],
-        usage: Callable[[RunDirectory, Collection[str] | None, float], Iterator[ExperimentUsage]],
+        delete: Callable[..., None],
+        clean: Callable[[str], str],
+        ignored_last_line: IgnoredLine | None,
     ) -> None:
         super().__init__(name)
         self._root = root
@@ -63,9 +69,31 @@ class HostBackend(Backend[Manifest]):
         self._send = send
         self._diff = diff
         self._change = change
-        self._usage = usage
+        self._delete = delete
+        self._clean = clean
+        self._ignored_last_line = ignored_last_line
+
+    # --- ending ---
+
+    def stop(self, experiment: str, *, at_once: bool) -> None:
+        """Let the supervisor stop the processes, or stop them if it was killed."""
+        from symphony.supervised.user_requests.stop import stop
+
+        with self._find(experiment).pin() as run:
+            if not run.is_locked():
+                # The new supervisor of a killed one records that the processes were stopped. It is
+                # not necessary, however.
+                with contextlib.suppress(BackendError):
+                    self._make_reader(run).read()
+            stop(run, at_once=at_once)
+
+    def delete(self, experiment: str, *, in_order: bool, at_once: bool, purge: bool) -> None:
+        """Stop an experiment, and move the record of its run to the archive."""
+        self._delete(experiment, in_order=in_order, at_once=at_once, purge=purge)
 
     # --- observing ---
+
+    output_includes_events = True
 
     def names(self) -> Collection[str]:
         """Return the names of the run directories."""
@@ -140,7 +168,7 @@ class HostBackend(Backend[Manifest]):
         status = self._describe(run)
         return topology(run.load_manifest(), status)
 
-    def external_addresses(self, experiment: str) -> Mapping[str, str]:
+    def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
         """Return the addresses in the manifest."""
         manifest = self._find(experiment).load_manifest()
         return {service: manifest["services"][service] for service in manifest["exposed"]}
@@ -149,7 +177,35 @@ class HostBackend(Backend[Manifest]):
         self, experiment: str, names: Collection[str] | None, interval: float
     ) -> Iterator[ExperimentUsage]:
         """Yield what the operating system reports about the processes."""
-        return self._usage(self._find(experiment), names, interval)
+        run = self._find(experiment)
+        other_host = run.other_host()
+        if other_host is not None:
+            raise Unsupported(run.other_host_message(other_host, "run the command there"))
+        return self._sampled_usage(run, names, interval)
+
+    def _sampled_usage(
+        self, run: RunDirectory, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        from symphony.supervised.usage.follow import follow_usage
+        from symphony.usage import select_usage
+
+        # A run that is deleted is read to its end.
+        with run.pin() as pinned:
+            for usage in follow_usage(pinned, self._make_reader(pinned), interval):
+                yield select_usage(usage, names)
+
+    def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock | ExperimentEvent]:
+        """Yield the output in the log files, and the recorded events."""
+        from symphony.supervised.read.output import iter_output
+
+        run = self._find(experiment)
+        return iter_output(
+            run,
+            selection,
+            status=self._make_reader(run),
+            clean=self._clean,
+            ignored=self._ignored_last_line,
+        )
 
     # --- changing ---
 
@@ -177,6 +233,105 @@ class HostBackend(Backend[Manifest]):
                     values["force"] = True
             waits = request.kind == "start"
             self._send(run, values, timeout=request.timeout, waits=waits)
+
+    # --- using ---
+
+    def exec(
+        self, experiment: str, process: ProcessStatus, argv: Sequence[str], *, interactive: bool
+    ) -> ExecResult:
+        """Run a command on this machine. The process can have exited.
+
+        The process's preamble runs again before the command, with its output on standard error.
+        Raises NotFound if the process was launched on another host, and SpecError if the command
+        cannot be run.
+        """
+        run = self._find(experiment)
+        other_host = run.other_host()
+        if other_host is not None:
+            raise NotFound(
+                f"process {process.path!r} was launched on {other_host}: run the command there"
+            )
+        return exec_on_this_machine(run, process, argv, interactive=interactive)
+
+    def copy(
+        self,
+        experiment: str,
+        source: Place,
+        target: Place,
+        *,
+        dry_run: bool,
+        progress: Progress | None,
+    ) -> None:
+        """Copy files on this machine. The process can have exited. ``progress`` is never called."""
+        from symphony.supervised.access.copy import copy, resolve_path
+
+        del progress
+        manifest = self._find(experiment).load_manifest()
+        paths = (resolve_path(source, manifest), resolve_path(target, manifest))
+        copy(*paths, dry_run=dry_run)
+
+    def forward(
+        self,
+        experiment: str,
+        process_or_service: str,
+        port: int | None,
+        *,
+        local_port: int | None,
+        on_error: Callable[[str], None] | None,
+    ) -> Tunnel:
+        """Return a tunnel with the address itself, because every port is a port of this machine.
+
+        With another ``local_port``, connections to it are relayed to the address.
+        """
+        services: dict[str, str] = self._find(experiment).load_manifest()["services"]
+        address = services.get(process_or_service)
+        if address is None:
+            self._find_process(experiment, process_or_service)
+            if port is None:
+                raise SpecError(f"the port of process {process_or_service!r} is missing; set port")
+            address = f"127.0.0.1:{port}"
+        elif port is not None:
+            address = f"{address.rpartition(':')[0]}:{port}"
+        host, _, own_port = address.rpartition(":")
+        if local_port is None or local_port == int(own_port):
+            return Tunnel(address)
+        from symphony.supervised.access.relay import Relay
+
+        relay = Relay(local_port, (host, int(own_port)), on_error)
+        return Tunnel(relay.address, close=relay.close)
+
+    def _find_process(self, experiment: str, path: str) -> ProcessStatus:
+        """Return the status of a process. ``path`` is its name, or ``group/process``."""
+        group, _, name = path.rpartition("/")
+        return find_status(self.observe(experiment), name, group or None)
+
+
+def exec_on_this_machine(
+    run: RunDirectory, found: ProcessStatus, argv: Sequence[str], *, interactive: bool
+) -> ExecResult:
+    """Run a command on this machine, in the environment of the process ``found``."""
+    from symphony.supervised.access import exec_command
+    from symphony.supervised.processes.spec import ProcessSpec
+
+    manifest = run.load_manifest()
+    data = next(data for data in manifest["processes"] if data["name"] == found.name)
+    spec = ProcessSpec.from_dict(data)
+    with run.report_damage(run.secrets):
+        env = exec_command.initial_environment(run, manifest, spec, found.pid)
+    if env is None:
+        raise NotFound(f"process {found.path!r} belongs to another user")
+    try:
+        completed = exec_command.run(spec, argv, env, capture_output=not interactive)
+    except exec_command.CommandNotRunError as exc:
+        raise SpecError(
+            f"cannot run {argv[0]!r} in the environment of {found.path!r}: {exc}"
+        ) from exc
+    code = completed.returncode
+    return ExecResult(
+        exit_code=128 - code if code < 0 else code,
+        stdout=completed.stdout or "",
+        stderr=completed.stderr or "",
+    )
 
 
 def unobserved_host(run: RunDirectory, status: ExperimentStatus) -> str | None:

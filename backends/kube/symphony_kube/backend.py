@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
     from symphony.plan.topology import Topology
-    from symphony.status import ExperimentStatus
+    from symphony.process_details import ProcessDetails
+    from symphony.status import ExperimentStatus, ProcessStatus
     from symphony.usage import ExperimentUsage
     from symphony_kube.access.send_code import CodeSender
     from symphony_kube.api.client import Api
@@ -222,6 +223,12 @@ class KubeBackend(Backend[Manifest]):
         self.ensure_supervisor(experiment)
         scope = self._scope(experiment)
         return experiment_events.iter_events(self.api, scope, names, follow=follow)
+
+    def details(self, experiment: str, process: ProcessStatus) -> ProcessDetails:
+        """Return the details of a process, based on its Pod and the Pod's events."""
+        from symphony_kube.status import details
+
+        return details.describe_in_detail(self.api, self._scope(experiment), process)
 
     def topology(self, experiment: str) -> Topology:
         """Return the topology of a running experiment, based on its Pods and Services."""

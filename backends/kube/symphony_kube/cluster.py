@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.model.settings.validators import Strings
     from symphony.plan.resolve import Plan
-    from symphony.process_details import ProcessDetails
     from symphony.status import ExperimentStatus, ProcessStatus
     from symphony.usage import ExperimentUsage
     from symphony_kube.api.client import Api
@@ -659,14 +658,6 @@ class KubeCluster(Cluster):
                 return watched
 
             yield read_supervised
-
-    def explain_process(
-        self, experiment: str, process: str, process_group: str | None = None
-    ) -> ProcessDetails:
-        """Return the details of a process, based on its Pod and the Pod's events."""
-        from symphony_kube.status import details
-
-        return details.describe_in_detail(self.api, self.scope(experiment), process, process_group)
 
     def wait(
         self,

@@ -9,7 +9,6 @@ import contextlib
 import functools
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,10 +16,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.cluster import ExecResult, OnChange, Tunnel
+from symphony.cluster import OnChange, Tunnel
 from symphony.cluster.matching import cannot_change, experiment_exists
 from symphony.errors import (
-    BackendError,
     NotFound,
     SpecError,
     SymphonyError,
@@ -28,46 +26,35 @@ from symphony.errors import (
     error_path,
     shown,
 )
-from symphony.plan.state import Event
 from symphony.supervised.cluster import read_unchanging
 from symphony.supervised.record import directory
 from symphony.supervised.record.directory import RunDirectory
-from symphony.supervised.record.event_file import EventReader, encode, is_finished
 from symphony.supervised.record.run_paths import REMOTE_FILE
 from symphony.supervised.terminal_cluster import TerminalCluster
 from symphony.support.import_path import own_import_path
 from symphony_slurm import slurm
-from symphony_slurm.run_files import JOB_FILE, STOP_FILE
-from symphony_slurm.status import SlurmStatusReader, is_alive, job_number, wait_for_logs
+from symphony_slurm.backend import SlurmBackend, can_reach
+from symphony_slurm.run_files import JOB_FILE
+from symphony_slurm.status import SlurmStatusReader, wait_for_logs
+from symphony_slurm.stop_job import stop_job
 
 if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchives
-    from symphony.events import ExperimentEvent
-    from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.settings.validators import Strings
     from symphony.plan.changes import Changes
     from symphony.plan.findings import Finding
-    from symphony.status import ExperimentStatus, ProcessStatus
-    from symphony.supervised.access.copy import CopyPath
+    from symphony.status import ExperimentStatus
     from symphony.supervised.processes.spec import ProcessSpec
     from symphony.supervised.record.status import StatusReader
     from symphony.supervised.user_requests.request_change import Update
     from symphony.supervised.user_requests.requests import SupervisorLink
-    from symphony.usage import ExperimentUsage
-    from symphony_slurm.job.placement import Placement
     from symphony_slurm.render import SlurmManifest
 
 # The directories of the runs, which never have the same path twice.
 _JOBS_NAME = ".jobs"
-# How long a job may take to end after it was canceled. Sites often set KillWait to 30 s.
-CANCEL_TIMEOUT_SECONDS = 180.0
-# The supervisor needs this time in addition to the grace periods.
-STOP_MARGIN_SECONDS = 30.0
 _POLL_SECONDS = 0.1
-_QUERY_SECONDS = 3.0
 _TOKEN_BYTES = 32
-_CONNECT_SECONDS = 3.0
 # How long the events of a change may take to arrive over the shared file system.
 EVENT_ARRIVAL_SECONDS = 5.0
 # A change is given up if more ports than this are in use.
@@ -147,6 +134,11 @@ class SlurmCluster(TerminalCluster):
             requeue=_count(requeue, "requeue", minimum=0) or 0,
         )
         self._nodes = _count(nodes, "nodes", minimum=1)
+
+    @functools.cached_property
+    def implementation(self) -> SlurmBackend:
+        """The part of the cluster that reaches the nodes."""
+        return self._new_backend(SlurmBackend)
 
     # --- launching ---
 
@@ -427,7 +419,7 @@ class SlurmCluster(TerminalCluster):
             if not reader.read().ended:
                 raise experiment_exists(name)
             if reader.waits_for_start:
-                self._stop(run)
+                stop_job(run)
             self._remove(run)
 
     # --- stopping and deleting ---
@@ -436,79 +428,6 @@ class SlurmCluster(TerminalCluster):
         """Return no experiment: Slurm starts jobs again; see the option ``requeue``."""
         del dry_run
         return {}
-
-    def stop(self, experiment: str, *, at_once: bool = False) -> None:
-        """Stop an experiment for good, and keep its logs and its status; see `Cluster.stop`."""
-        with self._find(experiment).pin() as run:
-            self._stop(run, at_once=at_once)
-
-    def _stop(self, run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> None:
-        """Stop the processes, and then cancel what remains of the job; see `Cluster.delete`."""
-        if is_finished(run.events):
-            return
-        number = self._job_number(run)
-        if number is not None:
-            run.file(STOP_FILE).touch()
-            try:
-                if is_alive(run):
-                    if not in_order:
-                        run.stop_together()
-                    slurm.signal_batch_step(number, "QUIT" if at_once else "TERM")
-                    if self._wait_for_end(run, number, 0.0 if at_once else _longest_stop(run)):
-                        return
-                slurm.cancel(number)
-            except BackendError:
-                # The next SIGTERM comes from Slurm.
-                run.file(STOP_FILE).unlink(missing_ok=True)
-                raise
-            self._wait_for_cancellation(run, number)
-        if not EventReader(run.events).read_new():
-            _record_never_started(run)
-
-    def _wait_for_end(self, run: RunDirectory, number: str, grace: float) -> bool:
-        """Wait until the experiment has finished. Return False if its supervisor does not react."""
-        deadline = time.monotonic() + 2 * grace + STOP_MARGIN_SECONDS
-        next_query = time.monotonic() + _QUERY_SECONDS
-        while not is_finished(run.events):
-            now = time.monotonic()
-            if now > deadline:
-                return False
-            if now > next_query:
-                # The processes are stopped even if slurmctld does not answer in the meantime.
-                with contextlib.suppress(Unreachable):
-                    job = slurm.find_job(number)
-                    if job is None or not job.is_active:
-                        return is_finished(run.events)
-                next_query = time.monotonic() + _QUERY_SECONDS
-            time.sleep(_POLL_SECONDS)
-        return True
-
-    def _wait_for_cancellation(self, run: RunDirectory, number: str) -> None:
-        deadline = time.monotonic() + CANCEL_TIMEOUT_SECONDS
-        pause = _POLL_SECONDS
-        while True:
-            job = slurm.find_job(number)
-            if job is None or not job.is_active:
-                return
-            if time.monotonic() > deadline:
-                raise BackendError(
-                    f"job {number} of {run.name!r} does not end ({job.state.lower()}); see "
-                    f"'scontrol show job {number}'"
-                )
-            time.sleep(pause)
-            pause = min(2 * pause, 2.0)
-
-    def _job_number(self, run: RunDirectory) -> str | None:
-        """Return the number of the job, even if the launcher was killed before it recorded it."""
-        number = job_number(run)
-        if number is not None:
-            return number
-        run_id = run.run_id() or ""
-        for job in slurm.find_jobs_called(f"{slurm.JOB_NAME_PREFIX}{run.name}"):
-            with contextlib.suppress(ValueError, AttributeError):
-                if json.loads(job.comment).get("run") == run_id[:12]:
-                    return job.number
-        return None
 
     def _delete(
         self,
@@ -528,7 +447,7 @@ class SlurmCluster(TerminalCluster):
             run.grant_access()
             if run.is_current() and not run.is_run_directory():
                 raise self._name_in_use(experiment)
-            self._stop(run, in_order=in_order, at_once=at_once)
+            stop_job(run, in_order=in_order, at_once=at_once)
             self._remove(run, purge=purge)
 
     # --- changing ---
@@ -706,68 +625,6 @@ class SlurmCluster(TerminalCluster):
 
     # --- controlling processes ---
 
-    def _supervisor_link(self, run: RunDirectory) -> SupervisorLink:
-        """Return the way in which this program reaches the supervisor of a pinned run."""
-        from symphony_slurm.job.supervisor_connection import StepLink
-
-        return StepLink(run, self._batch_node(run))
-
-    def _usage(
-        self, run: RunDirectory, names: Collection[str] | None, interval: float
-    ) -> Iterator[ExperimentUsage]:
-        """Yield samples of the resource use, which the agents of the nodes measure."""
-        from symphony.usage import select_usage
-        from symphony_slurm.job.node_usage import follow_usage
-
-        with run.pin() as pinned:
-            link = functools.partial(self._supervisor_link, pinned)
-            for usage in follow_usage(pinned, self._reader(pinned), link, interval):
-                yield select_usage(usage, names)
-
-    def _batch_node(self, run: RunDirectory) -> str:
-        return self._placement(run).batch
-
-    def _node_of(self, run: RunDirectory, process: str) -> str:
-        slot: int = run.load_manifest()["slots"][process]
-        return self._placement(run).nodes[slot].name
-
-    def _placement(self, run: RunDirectory) -> Placement:
-        """Return the nodes of a run. Raises BackendError if its job has not started."""
-        from symphony_slurm.job.placement import Placement
-
-        try:
-            return Placement.load(run)
-        except (OSError, ValueError):
-            raise BackendError(
-                f"the job of experiment {run.name!r} has not started; 'symphony ps {run.name}' "
-                "shows the reason"
-            ) from None
-
-    def _relay(
-        self, run: RunDirectory, node: str, *arguments: str
-    ) -> subprocess.CompletedProcess[str]:
-        """Run the relay on a node, and return the result."""
-        from symphony_slurm.job.supervisor_connection import relay_command
-
-        return subprocess.run(
-            relay_command(run, node, *arguments),
-            input="",
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            env=slurm.submission_environment(),
-        )
-
-    def _relay_result(self, run: RunDirectory, node: str, *arguments: str) -> dict[str, Any]:
-        """Run the relay on a node, and return the JSON that it prints."""
-        done = self._relay(run, node, *arguments)
-        try:
-            result: dict[str, Any] = json.loads(done.stdout)
-        except ValueError:
-            raise _relay_error(run, done) from None
-        return result
-
     # --- observing ---
 
     def _reader(self, run: RunDirectory) -> SlurmStatusReader:
@@ -783,129 +640,20 @@ class SlurmCluster(TerminalCluster):
         wait_for_logs(self._find(experiment), [process])
         return super()._iter_log_text(experiment, process, since=since, tail=tail)
 
-    def _iter_output(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None,
-        *,
-        follow: bool,
-        since: float | str | None,
-        tail: int | None,
-        events: bool,
-    ) -> Iterator[LogBlock | ExperimentEvent]:
-        run = self._find(experiment)
-        wait_for_logs(run, [process.name for process in self._describe(run)])
-        return super()._iter_output(
-            experiment, processes, follow=follow, since=since, tail=tail, events=events
-        )
+    def _supervisor_link(self, run: RunDirectory) -> SupervisorLink:
+        """Return the way in which this program reaches the supervisor of a pinned run."""
+        return self.implementation.supervisor_link(run)
 
     # --- using ---
-
-    def exec_command(
-        self,
-        experiment: str,
-        process: str,
-        command: Strings,
-        process_group: str | None = None,
-        *,
-        interactive: bool = False,
-    ) -> ExecResult:
-        """Run a command in the environment of a process, on its node.
-
-        When the job has ended, the command runs on this machine.
-        """
-        from symphony.model.settings.validators import strings
-        from symphony_slurm.job.relay_work import NO_PID
-
-        found = self.describe_process(experiment, process, process_group)
-        argv = strings(command, "command")
-        run = self._find(experiment)
-        node = self._node_of(run, found.name)
-        if found.pid is None and not is_alive(run):
-            return self._exec_on_this_machine(run, found, argv, interactive=interactive)
-        kind = "exec-here" if interactive else "exec"
-        arguments = [kind, found.name, str(found.pid or NO_PID), *argv]
-        if interactive:
-            return self._exec_here(run, node, arguments)
-        result = self._relay_result(run, node, *arguments)
-        if "error" in result:
-            raise SpecError(
-                f"cannot run {argv[0]!r} in the environment of {found.path!r}: {result['error']}"
-            )
-        return ExecResult(
-            exit_code=result["exit_code"],
-            stdout=result["stdout"] or "",
-            stderr=result["stderr"] or "",
-        )
-
-    def _exec_here(self, run: RunDirectory, node: str, arguments: Sequence[str]) -> ExecResult:
-        from symphony.support.inherited_signals import observable_exits
-        from symphony_slurm.job.supervisor_connection import relay_command
-
-        is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-        argv = relay_command(run, node, *arguments, terminal=is_terminal)
-        with observable_exits():
-            done = subprocess.run(argv, check=False, env=slurm.submission_environment())
-        code = done.returncode
-        return ExecResult(exit_code=128 - code if code < 0 else code, stdout="", stderr="")
-
-    def _copy_from(
-        self,
-        run: RunDirectory,
-        process: ProcessStatus,
-        source: CopyPath,
-        target: CopyPath,
-        *,
-        dry_run: bool,
-    ) -> None:
-        """Copy from the node of a process. After the end of the job, copy shared files."""
-        if not is_alive(run):
-            super()._copy_from(run, process, source, target, dry_run=dry_run)
-            return
-        from symphony_slurm.job.node_copy import copy_from_node
-
-        copy_from_node(run, source, target, self._node_relay(run, process), dry_run=dry_run)
-
-    def _copy_to(
-        self,
-        run: RunDirectory,
-        process: ProcessStatus,
-        source: CopyPath,
-        target: CopyPath,
-        *,
-        dry_run: bool,
-    ) -> None:
-        """Copy to the node of a process. After the end of the job, copy shared files."""
-        if not is_alive(run):
-            super()._copy_to(run, process, source, target, dry_run=dry_run)
-            return
-        from symphony_slurm.job.node_copy import copy_to_node
-
-        copy_to_node(run, source, target, self._node_relay(run, process), dry_run=dry_run)
-
-    def _node_relay(
-        self, run: RunDirectory, process: ProcessStatus
-    ) -> Callable[..., dict[str, Any]]:
-        """Return a function that runs the relay on the node of a process."""
-        return functools.partial(self._relay_result, run, self._node_of(run, process.name))
 
     def external_url(self, experiment: str, service: str) -> str:
         """Return the ``host:port`` of an exposed service. The host is a node.
 
         Raises BackendError if the job has not started.
         """
-        address = super().external_url(experiment, service)
-        self._placement(self._find(experiment))
-        return address
-
-    def exposed_services(self, experiment: str) -> dict[str, str | None]:
-        """Return the exposed services with their addresses; see `Cluster.exposed_services`."""
-        services = super().exposed_services(experiment)
-        try:
-            self._placement(self._find(experiment))
-        except BackendError:
-            return dict.fromkeys(services)
-        return services
+        if service in self.implementation.external_addresses(experiment):
+            self.implementation.placement(self._find(experiment))
+        return super().external_url(experiment, service)
 
     def visit(
         self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None
@@ -913,52 +661,9 @@ class SlurmCluster(TerminalCluster):
         """Return a tunnel to an exposed service; see `Cluster.visit`."""
         address = self.external_url(experiment, service)
         host, _, port = address.rpartition(":")
-        if _can_reach((host, int(port))):
+        if can_reach((host, int(port))):
             return Tunnel(address)
         return self.port_forward(experiment, service, on_error=on_error)
-
-    def port_forward(
-        self,
-        experiment: str,
-        process_or_service: str,
-        port: int | None = None,
-        *,
-        local_port: int | None = None,
-        on_error: Callable[[str], None] | None = None,
-    ) -> Tunnel:
-        """Return a tunnel to a service or a process; see `Cluster.port_forward`.
-
-        If this machine cannot connect to the node, the connections go through the job.
-        """
-        from symphony.supervised.access.relay import Relay
-
-        run = self._find(experiment)
-        services: dict[str, str] = run.load_manifest()["services"]
-        address = services.get(process_or_service)
-        if address is None:
-            found = self.find_process(experiment, process_or_service)
-            if port is None:
-                raise SpecError(f"the port of process {process_or_service!r} is missing; set port")
-            host = self._node_of(run, found.name)
-        else:
-            self._batch_node(run)
-            host, _, own_port = address.rpartition(":")
-            port = int(own_port) if port is None else port
-        target = (host, port)
-        connect = None
-        if not _can_reach(target):
-            connect = self._connection_through_job(run, target)
-        relay = Relay(local_port or 0, target, on_error, connect=connect)
-        return Tunnel(relay.address, close=relay.close)
-
-    def _connection_through_job(
-        self, run: RunDirectory, target: tuple[str, int]
-    ) -> Callable[[], Any]:
-        from symphony_slurm.job.supervisor_connection import StepConnection, relay_command
-
-        node = self._batch_node(run)
-        argv = relay_command(run, node, "forward", target[0], str(target[1]))
-        return lambda: StepConnection(argv).socket
 
 
 def _wait_for_change(reader: StatusReader) -> None:
@@ -970,54 +675,6 @@ def _wait_for_change(reader: StatusReader) -> None:
         if reader.state.revision >= revision and not reader.state.is_changing:
             return
         time.sleep(_POLL_SECONDS)
-
-
-def _longest_stop(run: RunDirectory) -> float:
-    from symphony.supervised.user_requests.stop import longest_stop_of
-
-    return longest_stop_of(run)
-
-
-def _record_never_started(run: RunDirectory) -> None:
-    """Record that an experiment was stopped before its job has started."""
-    now = time.time()
-    events: list[Event] = [{"event": "launched", "at": now}, {"event": "stopping", "at": now}]
-    names: list[str] = []
-    with contextlib.suppress(SymphonyError):
-        names = [process["name"] for process in run.load_manifest()["processes"]]
-    for name in names:
-        reason = "stopped before it started"
-        events.append(
-            {
-                "event": "never",
-                "at": now,
-                "process": name,
-                "reason": reason,
-                "reason_code": "stopped",
-                "stopped": True,
-            }
-        )
-    events.append({"event": "finished", "at": now})
-    run.events.write_bytes(b"".join(encode(event) for event in events))
-
-
-def _relay_error(run: RunDirectory, done: subprocess.CompletedProcess[str]) -> BackendError:
-    from symphony_slurm.job.supervisor_connection import nodes_unreachable
-
-    return BackendError(nodes_unreachable(run, done.stderr or "srun has failed"))
-
-
-def _can_reach(target: tuple[str, int]) -> bool:
-    """Return whether this machine can connect to a node. A closed port is reachable, too."""
-    import socket
-
-    try:
-        socket.create_connection(target, timeout=_CONNECT_SECONDS).close()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
-    return True
 
 
 def _word(value: object, name: str) -> str | None:

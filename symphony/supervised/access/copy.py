@@ -18,13 +18,13 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from symphony.cluster.matching import find_status
-from symphony.cluster.remote_path import RemotePath
 from symphony.errors import NotFound, SpecError
 from symphony.model.limits import MAX_DIRECTORY_LEVELS, TOO_MANY_DIRECTORIES
-from symphony.status import ExperimentStatus
+
+if TYPE_CHECKING:
+    from symphony.cluster.backend import Place
 
 # The permission bits of a mode. A copy has the same permission bits as its source. Set-user-id and
 # similar bits are not copied.
@@ -66,20 +66,16 @@ class CopyPath:
         return self.path.rstrip("/") or "/"
 
 
-def resolve_path(
-    text: str, remote: RemotePath | None, status: ExperimentStatus, manifest: Mapping[str, Any]
-) -> CopyPath:
-    """Return the path to which ``text`` refers.
+def resolve_path(place: Place, manifest: Mapping[str, Any]) -> CopyPath:
+    """Return the path of a place.
 
-    ``remote`` is the parsed text if the text names a process, and None for a path on this machine.
-    A relative remote path is relative to the process's working directory. Raises NotFound if the
-    experiment has no such process.
+    A relative path in a process is relative to the process's working directory.
     """
-    if remote is None:
-        return CopyPath(text=text, path=text)
-    process = find_status(status, remote.process, remote.group)
-    spec = next(spec for spec in manifest["processes"] if spec["name"] == process.name)
-    return CopyPath(text=text, path=posixpath.join(spec["cwd"], remote.path))
+    if place.process is None:
+        return CopyPath(text=place.text, path=place.path)
+    name = place.process.name
+    spec = next(spec for spec in manifest["processes"] if spec["name"] == name)
+    return CopyPath(text=place.text, path=posixpath.join(spec["cwd"], place.path))
 
 
 def copy(source: CopyPath, target: CopyPath, *, dry_run: bool = False) -> None:

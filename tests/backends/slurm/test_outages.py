@@ -247,8 +247,10 @@ def test_killed_srun_stops_all_processes_and_is_reported(new_cluster):
     until(cluster, "faults", all_running)
     run = cluster._find("faults")
     path = str(run.path.resolve())
-    node = cluster._batch_node(run)
-    name = next(name for name in ("one", "two") if cluster._node_of(run, name) == node)
+    node = cluster.implementation.batch_node(run)
+    name = next(
+        name for name in ("one", "two") if cluster.implementation.node_of(run, name) == node
+    )
     # The step in which the command runs can end at the same time.
     with contextlib.suppress(SymphonyError):
         cluster.exec_command("faults", name, [PYTHON, "-c", KILL, path])

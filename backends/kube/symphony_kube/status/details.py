@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster.matching import find_status
 from symphony.process_details import ProcessDetails, ProcessEvent
 from symphony.status import ProcessStatus
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import items_of
-from symphony_kube.status import experiments
 from symphony_kube.status.container_environment import listed_variables, read_shared_variables
 from symphony_kube.status.event_sources.pod_events import event_time
 from symphony_kube.status.find_pod import find_container, pod_path
@@ -24,16 +22,13 @@ if TYPE_CHECKING:
 Object = Mapping[str, Any]
 
 
-def describe_in_detail(api: Api, scope: Scope, process: str, group: str | None) -> ProcessDetails:
-    """Return a process's details.
-
-    Raises `NotFound` if the experiment or ``group`` has no such process.
+def describe_in_detail(api: Api, scope: Scope, status: ProcessStatus) -> ProcessDetails:
+    """Return the details of the process whose status is given.
 
     The API server keeps events for one hour by default. The details contain no events if the user
     is not allowed to list them.
     """
-    status = find_status(experiments.experiment_status(api, scope), process, group)
-    ref = find_container(api, scope, process, group)
+    ref = find_container(api, scope, status.name, status.group)
     pod = None if ref is None else api.find(pod_path(scope, ref.pod))
     if pod is None:
         return ProcessDetails(status=status)

@@ -1,0 +1,264 @@
+"""The part of the Slurm backend that reaches the nodes of a job; see `symphony.cluster.backend`."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from symphony.cluster import ExecResult, Tunnel
+from symphony.errors import BackendError, SpecError
+from symphony.supervised.host_backend import HostBackend, exec_on_this_machine
+from symphony.supervised.record.directory import RunDirectory
+from symphony_slurm import slurm
+from symphony_slurm.status import is_alive, wait_for_logs
+from symphony_slurm.stop_job import stop_job
+
+if TYPE_CHECKING:
+    from symphony.cluster import Progress
+    from symphony.cluster.backend import Place, Selection
+    from symphony.events import ExperimentEvent
+    from symphony.log_blocks import LogBlock
+    from symphony.status import ProcessStatus
+    from symphony.supervised.user_requests.requests import SupervisorLink
+    from symphony.usage import ExperimentUsage
+    from symphony_slurm.job.placement import Placement
+
+_CONNECT_SECONDS = 3.0
+
+
+class SlurmBackend(HostBackend):
+    """The experiments whose run directories are on a shared file system."""
+
+    # --- ending ---
+
+    def stop(self, experiment: str, *, at_once: bool) -> None:
+        """Stop an experiment for good, and keep its logs and its status."""
+        with self._find(experiment).pin() as run:
+            stop_job(run, at_once=at_once)
+
+    # --- observing ---
+
+    def usage(
+        self, experiment: str, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        """Yield samples of the resource use, which the agents of the nodes measure."""
+        return self._received_usage(self._find(experiment), names, interval)
+
+    def _received_usage(
+        self, run: RunDirectory, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        from symphony.usage import select_usage
+        from symphony_slurm.job.node_usage import follow_usage
+
+        with run.pin() as pinned:
+            link = functools.partial(self.supervisor_link, pinned)
+            for usage in follow_usage(pinned, self._make_reader(pinned), link, interval):
+                yield select_usage(usage, names)
+
+    def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock | ExperimentEvent]:
+        """Yield the output once the shared file system shows the logs."""
+        run = self._find(experiment)
+        wait_for_logs(run, [process.name for process in self._describe(run)])
+        return super().output(experiment, selection)
+
+    def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
+        """Return the addresses in the manifest, which are not known before the job has started."""
+        services = super().external_addresses(experiment)
+        try:
+            self.placement(self._find(experiment))
+        except BackendError:
+            return dict.fromkeys(services)
+        return services
+
+    # --- using ---
+
+    def exec(
+        self, experiment: str, process: ProcessStatus, argv: Sequence[str], *, interactive: bool
+    ) -> ExecResult:
+        """Run a command on the node of a process.
+
+        When the job has ended, the command runs on this machine.
+        """
+        from symphony_slurm.job.relay_work import NO_PID
+
+        run = self._find(experiment)
+        node = self.node_of(run, process.name)
+        if process.pid is None and not is_alive(run):
+            return exec_on_this_machine(run, process, argv, interactive=interactive)
+        kind = "exec-here" if interactive else "exec"
+        arguments = [kind, process.name, str(process.pid or NO_PID), *argv]
+        if interactive:
+            return self._exec_here(run, node, arguments)
+        result = self.relay_result(run, node, *arguments)
+        if "error" in result:
+            raise SpecError(
+                f"cannot run {argv[0]!r} in the environment of {process.path!r}: {result['error']}"
+            )
+        return ExecResult(
+            exit_code=result["exit_code"],
+            stdout=result["stdout"] or "",
+            stderr=result["stderr"] or "",
+        )
+
+    def _exec_here(self, run: RunDirectory, node: str, arguments: Sequence[str]) -> ExecResult:
+        from symphony.support.inherited_signals import observable_exits
+        from symphony_slurm.job.supervisor_connection import relay_command
+
+        is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        argv = relay_command(run, node, *arguments, terminal=is_terminal)
+        with observable_exits():
+            done = subprocess.run(argv, check=False, env=slurm.submission_environment())
+        code = done.returncode
+        return ExecResult(exit_code=128 - code if code < 0 else code, stdout="", stderr="")
+
+    def copy(
+        self,
+        experiment: str,
+        source: Place,
+        target: Place,
+        *,
+        dry_run: bool,
+        progress: Progress | None,
+    ) -> None:
+        """Copy from or to the node of a process. After the end of the job, copy shared files."""
+        from symphony.supervised.access.copy import resolve_path
+        from symphony_slurm.job.node_copy import copy_from_node, copy_to_node
+
+        run = self._find(experiment)
+        if not is_alive(run):
+            super().copy(experiment, source, target, dry_run=dry_run, progress=progress)
+            return
+        manifest = run.load_manifest()
+        paths = (resolve_path(source, manifest), resolve_path(target, manifest))
+        if source.process is not None:
+            relay = self.node_relay(run, source.process)
+            copy_from_node(run, *paths, relay, dry_run=dry_run)
+        elif target.process is not None:
+            relay = self.node_relay(run, target.process)
+            copy_to_node(run, *paths, relay, dry_run=dry_run)
+
+    def forward(
+        self,
+        experiment: str,
+        process_or_service: str,
+        port: int | None,
+        *,
+        local_port: int | None,
+        on_error: Callable[[str], None] | None,
+    ) -> Tunnel:
+        """Return a tunnel to a service or a process.
+
+        If this machine cannot connect to the node, the connections go through the job.
+        """
+        from symphony.supervised.access.relay import Relay
+
+        run = self._find(experiment)
+        services: dict[str, str] = run.load_manifest()["services"]
+        address = services.get(process_or_service)
+        if address is None:
+            found = self._find_process(experiment, process_or_service)
+            if port is None:
+                raise SpecError(f"the port of process {process_or_service!r} is missing; set port")
+            host = self.node_of(run, found.name)
+        else:
+            self.batch_node(run)
+            host, _, own_port = address.rpartition(":")
+            port = int(own_port) if port is None else port
+        target = (host, port)
+        connect = None
+        if not can_reach(target):
+            connect = self._connection_through_job(run, target)
+        relay = Relay(local_port or 0, target, on_error, connect=connect)
+        return Tunnel(relay.address, close=relay.close)
+
+    def _connection_through_job(
+        self, run: RunDirectory, target: tuple[str, int]
+    ) -> Callable[[], Any]:
+        from symphony_slurm.job.supervisor_connection import StepConnection, relay_command
+
+        node = self.batch_node(run)
+        argv = relay_command(run, node, "forward", target[0], str(target[1]))
+        return lambda: StepConnection(argv).socket
+
+    # --- nodes ---
+
+    def supervisor_link(self, run: RunDirectory) -> SupervisorLink:
+        """Return the way in which this program reaches the supervisor of a pinned run."""
+        from symphony_slurm.job.supervisor_connection import StepLink
+
+        return StepLink(run, self.batch_node(run))
+
+    def batch_node(self, run: RunDirectory) -> str:
+        """Return the node on which the supervisor runs."""
+        return self.placement(run).batch
+
+    def node_of(self, run: RunDirectory, process: str) -> str:
+        """Return the node on which a process runs."""
+        slot: int = run.load_manifest()["slots"][process]
+        return self.placement(run).nodes[slot].name
+
+    def placement(self, run: RunDirectory) -> Placement:
+        """Return the nodes of a run. Raises BackendError if its job has not started."""
+        from symphony_slurm.job.placement import Placement
+
+        try:
+            return Placement.load(run)
+        except (OSError, ValueError):
+            raise BackendError(
+                f"the job of experiment {run.name!r} has not started; 'symphony ps {run.name}' "
+                "shows the reason"
+            ) from None
+
+    def node_relay(
+        self, run: RunDirectory, process: ProcessStatus
+    ) -> Callable[..., dict[str, Any]]:
+        """Return a function that runs the relay on the node of a process."""
+        return functools.partial(self.relay_result, run, self.node_of(run, process.name))
+
+    def relay_result(self, run: RunDirectory, node: str, *arguments: str) -> dict[str, Any]:
+        """Run the relay on a node, and return the JSON that it prints."""
+        done = self._relay(run, node, *arguments)
+        try:
+            result: dict[str, Any] = json.loads(done.stdout)
+        except ValueError:
+            raise _relay_error(run, done) from None
+        return result
+
+    def _relay(
+        self, run: RunDirectory, node: str, *arguments: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the relay on a node, and return the result."""
+        from symphony_slurm.job.supervisor_connection import relay_command
+
+        return subprocess.run(
+            relay_command(run, node, *arguments),
+            input="",
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            env=slurm.submission_environment(),
+        )
+
+
+def _relay_error(run: RunDirectory, done: subprocess.CompletedProcess[str]) -> BackendError:
+    from symphony_slurm.job.supervisor_connection import nodes_unreachable
+
+    return BackendError(nodes_unreachable(run, done.stderr or "srun has failed"))
+
+
+def can_reach(target: tuple[str, int]) -> bool:
+    """Return whether this machine can connect to a node. A closed port is reachable, too."""
+    import socket
+
+    try:
+        socket.create_connection(target, timeout=_CONNECT_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return True

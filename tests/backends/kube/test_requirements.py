@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from symphony import Cluster
 from symphony.errors import LaunchFailed
 from symphony_kube.api.labels import QUEUE
 from symphony_kube.lifecycle.requirements import check_requirements
@@ -118,3 +119,30 @@ def test_a_cluster_without_schemas_predicts_no_refusal() -> None:
         if path.startswith("/openapi"):
             del server._answers[path]
     check_requirements(server, [job_set(40)])
+
+
+def queued_ranks(number: int, *, differ: bool) -> list[Any]:
+    """Return the Pods of ranks that wait in a queue, each with a port of its own if they differ."""
+    cluster = Cluster.new("kube", namespace="n", image="i")
+    experiment = cluster.new_experiment("e")
+    for index, rank in enumerate(experiment.new_ranks("train", number, command=["true"])):
+        rank.queue("team-a")
+        if differ:
+            rank.binds(f"of-{index}")
+    return list(cluster.manifest(experiment).units)
+
+
+def test_the_schema_of_kueue_limits_the_kinds_of_pods_in_a_group() -> None:
+    pods = queued_ranks(9, differ=True)
+    with pytest.raises(LaunchFailed) as caught:
+        check_requirements(WithSchemas(jobs=None, pod_sets=8), pods)
+    assert str(caught.value) == (
+        "the ranks of 'e-train' have 9 different kinds of Pods, and Kueue admits at most 8 "
+        "together: give them the same resources, ports and rules for nodes, or remove queue"
+    )
+    for limit in (9, None):
+        check_requirements(WithSchemas(jobs=None, pod_sets=limit), pods)
+    for alike in (queued_ranks(8, differ=True), queued_ranks(40, differ=False)):
+        server = WithSchemas(jobs=None, pod_sets=8)
+        check_requirements(server, alike)
+        assert set(server.requests) == {"/version"}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import LaunchFailed
 from symphony_kube.api.kueue import version_path
-from symphony_kube.api.labels import QUEUE
+from symphony_kube.api.labels import POD_GROUP, QUEUE
 from symphony_kube.api.resources import KINDS, labels_of, names_of_resources
 from symphony_kube.api.schemas import max_items
 from symphony_kube.api.server_version import minor_version
@@ -19,8 +20,22 @@ Object = Mapping[str, Any]
 
 # The first versions of Kubernetes 1 with scheduling gates of Pods, and with suspended Jobs.
 _FIRST_MINOR_VERSIONS = {"Pod": 27, "Job": 22, "JobSet": 22}
-# No version of JobSet or Kueue has a lower limit for the number of Jobs in a JobSet.
+# No version of JobSet or Kueue has a lower limit for the number of Jobs in a JobSet, or for the
+# number of kinds of Pods in a group.
 _LOWEST_LIMIT = 8
+# If Pods differ in these fields of the spec or of a container, Kueue admits them as different kinds
+# of Pods.
+_FIELDS_OF_KINDS = (
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "runtimeClassName",
+    "priorityClassName",
+    "topologySpreadConstraints",
+    "overhead",
+    "resourceClaims",
+)
+_CONTAINER_FIELDS_OF_KINDS = ("resources", "ports")
 
 
 def check_requirements(api: Api, bodies: Collection[Object]) -> None:
@@ -28,6 +43,7 @@ def check_requirements(api: Api, bodies: Collection[Object]) -> None:
     _check_job_sets(api, bodies)
     _check_queues(api, bodies)
     _check_sizes(api, bodies)
+    _check_groups(api, bodies)
 
 
 def _check_job_sets(api: Api, bodies: Collection[Object]) -> None:
@@ -79,9 +95,46 @@ def _check_sizes(api: Api, bodies: Collection[Object]) -> None:
     _check_numbers_of_jobs(job_sets, limit, "its controller accepts", "set per_pod")
     queued = [body for body in job_sets if QUEUE in labels_of(body)]
     if queued:
-        limit = max_items(api, version_path(api), "Workload", "podSets")
+        limit = _limit_of_kueue(api)
         cure = "set per_pod, or remove jobset, because Kueue admits any number of ranks without it"
         _check_numbers_of_jobs(queued, limit, "Kueue admits", cure)
+
+
+def _limit_of_kueue(api: Api) -> int | None:
+    """Return how many kinds of Pods Kueue admits together; see `max_items`."""
+    return max_items(api, version_path(api), "Workload", "podSets")
+
+
+def _check_groups(api: Api, bodies: Collection[Object]) -> None:
+    """Raise `LaunchFailed` if the Pods of a group differ more than Kueue accepts.
+
+    Kueue would never admit the group.
+    """
+    kinds: dict[str, set[str]] = {}
+    for body in bodies:
+        group = labels_of(body).get(POD_GROUP)
+        if group and body["kind"] == "Pod":
+            kinds.setdefault(group, set()).add(_kind_of_pod(body["spec"]))
+    large = {group: len(found) for group, found in kinds.items() if len(found) > _LOWEST_LIMIT}
+    if not large:
+        return
+    limit = _limit_of_kueue(api)
+    for group, count in large.items():
+        if limit is not None and count > limit:
+            raise LaunchFailed(
+                f"the ranks of {group!r} have {count} different kinds of Pods, and Kueue admits at "
+                f"most {limit} together: give them the same resources, ports and rules for nodes, "
+                "or remove queue"
+            )
+
+
+def _kind_of_pod(spec: Object) -> str:
+    """Return a text that is the same for Pods that Kueue admits as one kind of Pods."""
+    containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
+    fields = [
+        [container.get(field) for field in _CONTAINER_FIELDS_OF_KINDS] for container in containers
+    ]
+    return json.dumps([fields, [spec.get(field) for field in _FIELDS_OF_KINDS]], sort_keys=True)
 
 
 def _check_numbers_of_jobs(

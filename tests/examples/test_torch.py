@@ -54,7 +54,7 @@ def test_four_ranks_train_on_one_machine(
         assert ("resumes at step" in log) == (killed is not None)
 
 
-# The contract tests how ranks find each other on Kubernetes.
+# test_ranks_live.py tests that ranks in several Pods find each other.
 @pytest.mark.long
 def test_four_ranks_train_on_kubernetes(kube_cluster: Any) -> None:
     if kube_cluster.session.cluster.kind != "devcluster":

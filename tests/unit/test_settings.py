@@ -414,7 +414,7 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.ready(tcp="a", timeout=0), "the timeout of ready must be above 0"),
     (lambda c: c.ready(tcp="a", timeout=float("nan")), "not nan"),
     (lambda c: c.ready(tcp="a", timeout=True), "not True"),
-    (lambda c: c.ready(http="a"), "http must be a service and a path, such as ('web', '/health')"),
+    (lambda c: c.ready(http="a"), "http must be a service and a path, such as ['web', '/health']"),
     (lambda c: c.ready(http=("a", "h")), "the path of http must be an absolute path, not 'h'"),
     (lambda c: c.ready(command=[]), "ready command is empty; give a program"),
     (lambda c: c.ready(log="("), "log is not a regular expression: '('"),

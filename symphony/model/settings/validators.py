@@ -466,7 +466,7 @@ def port_range(value: object) -> tuple[int, int]:
         value = (value.start, value.stop - 1)
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise SpecError(
-            f"port_range must be the first and the last port, such as (7000, 8999), "
+            f"port_range must be the first and the last port, such as [7000, 8999], "
             f"not {shown(value)}"
         )
     first = port(value[0], "the first port of port_range")

@@ -381,7 +381,7 @@ def list_of_records(item_schema: Schema, read_item: PartsReader) -> ValueType:
 def _http_test(value: object, _: str) -> list[str]:
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise SpecError(
-            f"http must be a service and a path, such as ('web', '/health'), not {shown(value)}"
+            f"http must be a service and a path, such as ['web', '/health'], not {shown(value)}"
         )
     service, path = value
     return [

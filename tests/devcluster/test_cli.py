@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from devcluster import access, cli, control, objects, report
+from devcluster import access, cli, control, network, objects, report
 from devcluster.node import NODES
 from machines import record
 from machines.console import Console
@@ -115,8 +115,9 @@ def test_tokens_are_random_and_every_node_has_one():
 
 
 def test_kubeconfig_has_server_and_namespace():
+    server = control.server_url(network.IPV4)
     content = json.loads(
-        access.kubeconfig(server=control.SERVER, authority=b"c", user="researcher", token="t")
+        access.kubeconfig(server=server, authority=b"c", user="researcher", token="t")
     )
     assert content["clusters"][0]["cluster"]["server"] == "https://10.243.0.2:6443"
     assert content["contexts"][0]["context"]["namespace"] == "team-a"

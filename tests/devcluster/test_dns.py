@@ -27,6 +27,13 @@ def test_address_of_a_service():
     assert reply.endswith(bytes([10, 96, 0, 7]))
 
 
+def test_ipv6_address_of_a_service():
+    query = question("svc.ns.svc.cluster.local", kind=28)
+    reply = dns.answer(query, lambda labels: ["fd00:96::7"])
+    assert (code(reply), count(reply)) == (0, 1)
+    assert reply.endswith(bytes.fromhex("0010fd000096000000000000000000000007"))
+
+
 def test_names_are_resolved_in_lower_case():
     resolved = []
     dns.answer(question("Svc.NS.svc.cluster.local"), resolved.append)

@@ -189,7 +189,30 @@ def test_port_in_use_is_rejected(monkeypatch):
     ],
 )
 def test_overlapping_routes_are_found(route, collides):
-    assert bool(network.collisions([route])) is collides
+    assert bool(network.collisions([route], network.IPV4)) is collides
+
+
+@pytest.mark.parametrize(
+    ("route", "collides"),
+    [
+        ({"dst": "default", "dev": "eth0"}, False),
+        ({"dst": "fd00::/64", "dev": "eth0"}, False),
+        ({"dst": "fd00:244:0:2::/64", "dev": "eth0"}, True),
+    ],
+)
+def test_overlapping_routes_of_ipv6_are_found(route, collides):
+    assert bool(network.collisions([route], network.IPV6)) is collides
+
+
+@pytest.mark.parametrize(
+    ("addresses", "machine", "pods"),
+    [
+        (network.IPV4, "10.243.0.12", "10.244.2.0/24"),
+        (network.IPV6, "fd00:243::c", "fd00:244:0:2::/64"),
+    ],
+)
+def test_each_node_has_addresses_of_its_own(addresses, machine, pods):
+    assert (addresses.machine(2), addresses.pods(2)) == (machine, pods)
 
 
 def test_directories_follow_the_xdg_specification(tmp_path):

@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 
-from devcluster import access, build, cluster, host, parts, report, torch
+from devcluster import access, build, cluster, host, network, parts, report, torch
 from devcluster import paths as directories
+from devcluster.network import Addresses
 from devcluster.paths import Paths
 from machines import processes, record
 from machines.console import Console, RequirementError, ToolError
@@ -24,6 +25,7 @@ EXAMPLES = """\
 examples:
   devcluster up                        start the cluster (the first time takes minutes to build it)
   devcluster up --kubernetes 1.37      start a certain version of Kubernetes
+  devcluster up --ipv6                 start a cluster that has only IPv6 addresses
   export KUBECONFIG=$(devcluster kubeconfig)
   kubectl get nodes                    as an administrator
   kubectl --kubeconfig $(devcluster kubeconfig researcher) get pods
@@ -84,6 +86,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="VERSION",
         help=f"the version of Kubernetes: {', '.join(build.versions())} (default: the newest)",
     )
+    up.add_argument(
+        "--ipv6", action="store_true", help="use only IPv6 addresses, and not only IPv4 addresses"
+    )
     up.add_argument("--timings", action="store_true", help="print the seconds of each step as JSON")
     up.set_defaults(run=_up)
     images.set_defaults(run=_images)
@@ -120,19 +125,21 @@ def _positive(text: str) -> int:
 
 def _up(arguments: argparse.Namespace, paths: Paths, console: Console) -> int:
     wheel = _wheel(arguments)
+    addresses = network.IPV6 if arguments.ipv6 else network.IPV4
     host.check_user(os.geteuid())
     with record.exclusive(paths.state, "devcluster"):
         running = record.load(paths.record)
         if running is not None and cluster.healthy(paths, running):
             kubernetes = _running_version(paths, wanted=arguments.kubernetes)
+            _check_addresses(running, addresses)
             _refresh(paths, running, kubernetes=kubernetes, wheel=wheel, console=console)
         else:
             if cluster.stop(paths):
                 console.report("removed the remains of a cluster that is no longer running")
             kubernetes = arguments.kubernetes or build.versions()[0]
             host.check_making(paths, building=not parts.complete(paths, kubernetes))
-            host.check_running(paths)
-            _start(paths, kubernetes=kubernetes, wheel=wheel, console=console)
+            host.check_running(paths, addresses)
+            _start(paths, addresses, kubernetes=kubernetes, wheel=wheel, console=console)
     if arguments.timings:
         print(json.dumps(console.timings, indent=1))
     console.report(f"the cluster is up; export KUBECONFIG={paths.kubeconfig('admin')}")
@@ -152,7 +159,23 @@ def _running_version(paths: Paths, *, wanted: str | None) -> str:
     return running
 
 
-def _start(paths: Paths, *, kubernetes: str, wheel: Path | None, console: Console) -> None:
+def _check_addresses(running: record.Record, wanted: Addresses) -> None:
+    """Raise RequirementError if a running cluster has addresses of the other family."""
+    if cluster.addresses_of(running) != wanted:
+        raise RequirementError(
+            "a cluster with addresses of the other family, IPv4 or IPv6, is running: run "
+            "'devcluster down' to stop it, and then this command again"
+        )
+
+
+def _start(
+    paths: Paths,
+    addresses: Addresses,
+    *,
+    kubernetes: str,
+    wheel: Path | None,
+    console: Console,
+) -> None:
     for old in paths.logs.glob("*.log"):
         old.unlink()
     found = parts.prepare(
@@ -160,7 +183,7 @@ def _start(paths: Paths, *, kubernetes: str, wheel: Path | None, console: Consol
     )
     parts.remove_old(paths.cache, kubernetes)
     try:
-        cluster.start(paths, found, console)
+        cluster.start(paths, found, addresses, console)
     except BaseException:
         console.report(f"the start failed: stopping everything; the logs are kept in {paths.logs}")
         cluster.stop(paths)

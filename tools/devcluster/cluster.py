@@ -21,6 +21,7 @@ from devcluster import (
     node,
     objects,
 )
+from devcluster.network import IPV4, IPV6, Addresses
 from devcluster.node import NODES, Node
 from devcluster.parts import Parts
 from devcluster.paths import Paths
@@ -53,9 +54,14 @@ def version(paths: Paths) -> str:
     return str(answer["gitVersion"]).removeprefix("v")
 
 
-def start(paths: Paths, parts: Parts, console: Console) -> None:
+def addresses_of(running: Record) -> Addresses:
+    """Return the addresses of a running cluster."""
+    return IPV6 if ":" in running.machine("control").address else IPV4
+
+
+def start(paths: Paths, parts: Parts, addresses: Addresses, console: Console) -> None:
     """Start everything. Return when a Pod has succeeded on every node and docker is ready."""
-    Starter(paths, parts, console).start()
+    Starter(paths, parts, addresses, console).start()
 
 
 def stop(paths: Paths) -> bool:
@@ -98,6 +104,7 @@ class Starter:
 
     paths: Paths
     parts: Parts
+    addresses: Addresses
     console: Console
 
     def start(self) -> None:
@@ -132,28 +139,28 @@ class Starter:
         started.finish(image=str(self.parts.image), timings=self.console.timings)
 
     def _machines(self, started: Record) -> None:
-        bridge.make_bridge(network.BRIDGE, network.HOST)
-        controller = self._boot(started, "control", network.CONTROL, own_network=True)
-        self._boot(started, "engine", network.HOST, own_network=False)
+        bridge.make_bridge(network.BRIDGE, self.addresses.host)
+        controller = self._boot(started, "control", self.addresses.control, own_network=True)
+        self._boot(started, "engine", self.addresses.host, own_network=False)
         self._plug(controller)
-        joined = []
+        joined = {}
         for each in NODES:
             cgroups.make(each.cgroup)
             lib = self._lib(each)
             lib.mkdir(parents=True)
-            node.prepare(each, lib, self.parts.programs)
+            node.prepare(each, lib, self.parts.programs, self.addresses)
             log = self.paths.run / each.name / "log"
             log.mkdir()
             machine = self._boot(
                 started,
                 each.name,
-                each.address.machine,
+                self.addresses.machine(each.number),
                 own_network=True,
                 mounts={"/var/lib": lib, "/var/log": log},
             )
             self._plug(machine)
-            joined.append((machine, each.address))
-        network.join(joined, [controller])
+            joined[each.number] = machine
+        network.join(self.addresses, joined, [controller])
 
     def _boot(
         self,
@@ -209,6 +216,7 @@ class Starter:
                 certificates=certificates,
                 tokens=run / "tokens.csv",
                 service_account_key=key,
+                addresses=self.addresses,
                 gates=features["gates"],
                 apis=features["apis"],
             ),
@@ -223,16 +231,15 @@ class Starter:
         wait_for(client.ready, "the API server", seconds=60, needs=needs, log=server_log)
         system = partial(client.find, "/api/v1/namespaces/kube-system")
         wait_for(system, "namespace kube-system", seconds=30, needs=needs, log=server_log)
-        for collection, content in objects.initial():
+        for collection, content in objects.initial(self.addresses):
             client.call("POST", collection, content)
         self._controllers(started, machine, authority=authority, key=key)
 
     def _write_kubeconfigs(self, authority: bytes, tokens: dict[str, str]) -> None:
         self.paths.kubeconfigs.mkdir(mode=0o700)
         for user, token in tokens.items():
-            text = access.kubeconfig(
-                server=control.SERVER, authority=authority, user=user, token=token
-            )
+            server = control.server_url(self.addresses)
+            text = access.kubeconfig(server=server, authority=authority, user=user, token=token)
             access.write_private(self.paths.kubeconfig(user), text)
 
     def _controllers(
@@ -251,7 +258,7 @@ class Starter:
             programs, kubeconfig=config("system:kube-scheduler"), gates=gates
         )
         resolver = ["/usr/bin/env", f"PYTHONPATH={_PACKAGE.parent}", "/usr/bin/python3", "-m"]
-        resolver += ["devcluster.dns", network.CONTROL, str(config(access.DNS_USER))]
+        resolver += ["devcluster.dns", self.addresses.control, str(config(access.DNS_USER))]
         self._daemon(started, machine, "kube-controller-manager", manager)
         self._daemon(started, machine, "kube-scheduler", scheduler)
         self._daemon(started, machine, "dns", resolver)
@@ -281,9 +288,10 @@ class Starter:
             )
             runtimes[each.name].result()
             machine = started.machine(each.name)
-            kubelet = node.kubelet(programs, each, gates=gates)
+            kubelet = node.kubelet(programs, each, self.addresses, gates=gates)
             self._daemon(started, machine, f"{each.name}-kubelet", kubelet)
-            self._daemon(started, machine, f"{each.name}-kube-proxy", node.proxy(programs, each))
+            proxy = node.proxy(programs, each, self.addresses)
+            self._daemon(started, machine, f"{each.name}-kube-proxy", proxy)
 
     def _wait_for_nodes(self, started: Record) -> None:
         """Wait for each node to become ready, and then advertise its GPUs, if it has any."""
@@ -361,7 +369,7 @@ class Starter:
         """
         machine, run = started.machine("engine"), self.paths.run
         for name in engine.LISTENERS:
-            self._daemon(started, machine, name, engine.registry(run, name))
+            self._daemon(started, machine, name, engine.registry(run, name, self.addresses))
         daemon = self._daemon(started, machine, "dockerd", engine.docker_daemon(run))
         client = _docker(run)
         wait_for(

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from devcluster import network
+from devcluster.network import Addresses, with_port
 
 API_PORT = 6443
-SERVER = f"https://{network.CONTROL}:{API_PORT}"
 _ETCD = "http://127.0.0.1:2379"
 _ISSUER = "https://kubernetes.default.svc"
+
+
+def server_url(addresses: Addresses) -> str:
+    """Return the URL of the API server."""
+    return f"https://{with_port(addresses.control, API_PORT)}"
 
 
 def etcd(programs: Mapping[str, Path], data: Path) -> list[str]:
@@ -39,6 +43,7 @@ def api_server(
     certificates: Path,
     tokens: Path,
     service_account_key: Path,
+    addresses: Addresses,
     gates: Sequence[str],
     apis: Sequence[str],
 ) -> list[str]:
@@ -52,10 +57,10 @@ def api_server(
         str(programs["kube-apiserver"]),
         f"--etcd-servers={_ETCD}",
         f"--cert-dir={certificates}",
-        f"--advertise-address={network.CONTROL}",
-        f"--bind-address={network.CONTROL}",
+        f"--advertise-address={addresses.control}",
+        f"--bind-address={addresses.control}",
         f"--secure-port={API_PORT}",
-        f"--service-cluster-ip-range={network.SERVICES_NET}",
+        f"--service-cluster-ip-range={addresses.services_net}",
         f"--token-auth-file={tokens}",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",

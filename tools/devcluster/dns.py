@@ -4,19 +4,20 @@ Service is visible at once.
 Nothing is cached: `<service>.<namespace>.svc.cluster.local` is looked up for every query. A
 Service's name resolves to the Service's address. The name of a headless Service resolves to the
 addresses of its ready Pods. A ready Pod with a host name also has a name of its own, a subdomain of
-the headless Service's name. Only A records (RFC 1035) are served, and no name outside
-svc.cluster.local exists.
+the headless Service's name. Only A records (RFC 1035) and AAAA records (RFC 3596)
+are served, and no name outside svc.cluster.local exists.
 """
 
 from __future__ import annotations
 
+import socket
 import socketserver
 import struct
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from ipaddress import IPv4Address
+from ipaddress import ip_address
 from pathlib import Path
 
 from devcluster import api
@@ -25,7 +26,7 @@ from devcluster.api import Object
 DOMAIN = ("svc", "cluster", "local")
 TTL = 1  # Resolvers may cache answers for only this number of seconds.
 
-_A, _ANY, _IN = 1, 255, 1
+_A, _AAAA, _ANY, _IN = 1, 28, 255, 1
 _NO_ERROR, _BROKEN, _SERVER_FAILURE, _NO_SUCH_NAME, _NOT_IMPLEMENTED = 0, 1, 2, 3, 4
 
 # A resolver takes a name's labels and returns the name's addresses, or None if the name does not
@@ -59,8 +60,13 @@ def answer(message: bytes, resolve: Resolver) -> bytes | None:
         return _reply(message, _SERVER_FAILURE, question.raw, [])
     if addresses is None:
         return _reply(message, _NO_SUCH_NAME, question.raw, [])
-    wanted = addresses if question.type in (_A, _ANY) else []
+    wanted = [address for address in addresses if question.type in (_type_of(address), _ANY)]
     return _reply(message, _NO_ERROR, question.raw, wanted)
+
+
+def _type_of(address: str) -> int:
+    """Return the type of the record that contains an address."""
+    return _AAAA if ":" in address else _A
 
 
 def parse(message: bytes) -> Question:
@@ -83,11 +89,15 @@ def _reply(message: bytes, code: int, question: bytes, addresses: list[str]) -> 
     # The flags mark an authoritative response and announce that recursion is available.
     flags = 0x8400 | (message[2] & 0x01) << 8 | 0x0080 | code
     header = message[:2] + struct.pack("!HHHHH", flags, bool(question), len(addresses), 0, 0)
-    records = b"".join(
-        struct.pack("!HHHIH", 0xC00C, _A, _IN, TTL, 4) + IPv4Address(address).packed
-        for address in addresses
-    )
+    records = b"".join(_record(address) for address in addresses)
     return header + question + records
+
+
+def _record(address: str) -> bytes:
+    """Return the record of an address, with the name of the question."""
+    packed = ip_address(address).packed
+    header = struct.pack("!HHHIH", 0xC00C, _type_of(address), _IN, TTL, len(packed))
+    return header + packed
 
 
 def lookup(labels: tuple[str, ...], find: Callable[[str], Object | None]) -> list[str] | None:
@@ -153,8 +163,16 @@ def serve(address: str, kubeconfig: Path) -> None:
                     return
                 self.wfile.write(len(reply).to_bytes(2, "big") + reply)
 
-    udp = socketserver.UDPServer((address, 53), Udp)
-    tcp = socketserver.ThreadingTCPServer((address, 53), Tcp)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+
+    class UdpServer(socketserver.UDPServer):
+        address_family = family
+
+    class TcpServer(socketserver.ThreadingTCPServer):
+        address_family = family
+
+    udp = UdpServer((address, 53), Udp)
+    tcp = TcpServer((address, 53), Tcp)
     tcp.daemon_threads = True
     threading.Thread(target=tcp.serve_forever, daemon=True).start()
     workers = [threading.Thread(target=_work, args=[udp]) for _ in range(8)]

@@ -12,12 +12,12 @@ import json
 import socket
 from pathlib import Path
 
-from devcluster import network
+from devcluster.network import Addresses, with_port
 from devcluster.node import CGROUP
 from machines.console import RequirementError
 
 PORT = 5000
-LISTENERS = {"registry": "127.0.0.1", "registry-for-nodes": network.HOST}
+LISTENERS = ("registry", "registry-for-nodes")
 
 
 def docker_socket(run: Path) -> Path:
@@ -71,12 +71,13 @@ def docker_daemon(run: Path) -> list[str]:
     ]
 
 
-def registry(run: Path, name: str) -> list[str]:
+def registry(run: Path, name: str, addresses: Addresses) -> list[str]:
     """Write the registry's configuration file for one listener, and return the command line.
 
     All listeners serve the same images.
     """
     config = run / f"{name}.json"
+    address = addresses.host if name == "registry-for-nodes" else "127.0.0.1"
     content = {
         "version": 0.1,
         "log": {"level": "warn"},
@@ -84,7 +85,7 @@ def registry(run: Path, name: str) -> list[str]:
             "filesystem": {"rootdirectory": str(run / "registry")},
             "delete": {"enabled": True},
         },
-        "http": {"addr": f"{LISTENERS[name]}:{PORT}"},
+        "http": {"addr": with_port(address, PORT)},
     }
     config.write_text(json.dumps(content, indent=1))
     return ["docker-registry", "serve", str(config)]

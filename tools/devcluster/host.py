@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from devcluster import cgroups, engine, network
+from devcluster.network import Addresses
 from devcluster.paths import Paths
 from machines import processes
 from machines.console import RequirementError
@@ -31,14 +32,14 @@ def check_making(paths: Paths, *, building: bool) -> None:
     check_free_space(paths.cache, needed=8 if building else 2)
 
 
-def check_running(paths: Paths) -> None:
+def check_running(paths: Paths, addresses: Addresses) -> None:
     """Raise RequirementError if a cluster could not run on this machine or could harm other
     programs.
     """
     check_other_runtimes(running_names())
     cgroups.check()
     check_free_space(paths.state, needed=4)
-    network.check()
+    network.check(addresses)
     engine.check_port()
 
 

@@ -8,6 +8,7 @@ and Services. The kernel removes these routes together with the bridge.
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import json
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,38 +20,79 @@ from machines.network import bridge_exists, ip
 from machines.sandbox import Machine
 
 BRIDGE = "symphonydev0"
-HOST = "10.243.0.1"
-CONTROL = "10.243.0.2"
-MACHINES_NET = "10.243.0.0/24"
-PODS_NET = "10.244.0.0/16"
-SERVICES_NET = "10.96.0.0/16"
-DNS_SERVICE = "10.96.0.10"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeAddress:
-    """The addresses of a node, derived from its number. The first node has number 1."""
+class Addresses:
+    """The addresses of a cluster, all of one family: that of IPv4 or that of IPv6.
 
-    number: int
+    ``node_bits`` is the length of the prefix of a node's Pods.
+    """
+
+    host: str
+    control: str
+    dns_service: str
+    machines_net: str
+    pods_net: str
+    services_net: str
+    node_bits: int
+    all_addresses: str
+    iptables: str
+    forwarding: str
 
     @property
-    def machine(self) -> str:
-        """The address of the node's machine on the bridge."""
-        return f"10.243.0.{10 + self.number}"
+    def networks(self) -> tuple[str, str, str]:
+        """The networks of the machines, the Pods and the Services."""
+        return self.machines_net, self.pods_net, self.services_net
 
-    @property
-    def pods(self) -> str:
-        """The address range of the node's Pods."""
-        return f"10.244.{self.number}.0/24"
+    def machine(self, number: int) -> str:
+        """Return the address of a node's machine on the bridge. The first node has number 1."""
+        return str(ipaddress.ip_network(self.machines_net)[10 + number])
+
+    def pods(self, number: int) -> str:
+        """Return the address range of a node's Pods."""
+        ranges = ipaddress.ip_network(self.pods_net).subnets(new_prefix=self.node_bits)
+        return str(next(itertools.islice(ranges, number, None)))
 
 
-def collisions(routes: Iterable[Mapping[str, Any]]) -> list[str]:
+IPV4 = Addresses(
+    host="10.243.0.1",
+    control="10.243.0.2",
+    dns_service="10.96.0.10",
+    machines_net="10.243.0.0/24",
+    pods_net="10.244.0.0/16",
+    services_net="10.96.0.0/16",
+    node_bits=24,
+    all_addresses="0.0.0.0/0",
+    iptables="iptables",
+    forwarding="/proc/sys/net/ipv4/ip_forward",
+)
+IPV6 = Addresses(
+    host="fd00:243::1",
+    control="fd00:243::2",
+    dns_service="fd00:96::10",
+    machines_net="fd00:243::/64",
+    pods_net="fd00:244::/48",
+    services_net="fd00:96::/112",
+    node_bits=64,
+    all_addresses="::/0",
+    iptables="ip6tables",
+    forwarding="/proc/sys/net/ipv6/conf/all/forwarding",
+)
+
+
+def with_port(address: str, port: int) -> str:
+    """Return an address with a port, as URLs contain it."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def collisions(routes: Iterable[Mapping[str, Any]], addresses: Addresses) -> list[str]:
     """Return descriptions of the routes that overlap the cluster's networks.
 
     Ignore the default route and the routes through the cluster's own bridge. `routes` is the parsed
     output of `ip -json route`.
     """
-    networks = [ipaddress.ip_network(text) for text in (MACHINES_NET, PODS_NET, SERVICES_NET)]
+    networks = [ipaddress.ip_network(text) for text in addresses.networks]
     found = []
     for route in routes:
         if route["dst"] == "default" or route.get("dev") == BRIDGE:
@@ -60,7 +102,7 @@ def collisions(routes: Iterable[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def check() -> None:
+def check(addresses: Addresses) -> None:
     """Raise RequirementError if the host already has the bridge, or a route that overlaps the
     cluster's networks.
     """
@@ -69,37 +111,40 @@ def check() -> None:
             f"bridge {BRIDGE} already exists, from a cluster with another XDG_STATE_HOME: run "
             f"'devcluster down' with that setting, or 'ip link delete {BRIDGE}' if it is unused"
         )
-    found = collisions(json.loads(ip("-4", "-json", "route", "show") or "[]"))
+    family = "-4" if addresses is IPV4 else "-6"
+    found = collisions(json.loads(ip(family, "-json", "route", "show") or "[]"), addresses)
     if found:
         raise RequirementError(
             f"this machine already routes {', '.join(found)}, which overlaps the cluster's "
-            f"{MACHINES_NET}, {PODS_NET} and {SERVICES_NET}: remove that route, or use a kind "
+            f"{', '.join(addresses.networks)}: remove that route, or use a kind "
             "cluster or SYMPHONY_TEST_KUBECONFIG for the tests"
         )
 
 
-def join(machines: Sequence[tuple[Machine, NodeAddress]], others: Sequence[Machine]) -> None:
+def join(addresses: Addresses, nodes: Mapping[int, Machine], others: Sequence[Machine]) -> None:
     """Add routes to each node's Pods and to the Services, on the host and on all given machines.
 
-    Enable IP forwarding on the nodes, which are listed in `machines`.
+    ``nodes`` maps the numbers of the nodes to their machines. Enable IP forwarding on the nodes.
     """
-    routes = {address.pods: address.machine for _, address in machines}
-    for machine, address in machines:
+    routes = {addresses.pods(number): addresses.machine(number) for number in nodes}
+    for number, machine in nodes.items():
         for pods, via in routes.items():
-            if pods != address.pods:
+            if pods != addresses.pods(number):
                 _inside(machine, "ip", "route", "add", pods, "via", via)
         # The node's firewall rules translate a Service's address to a Pod's address, but the kernel
         # first needs a route to the Service's address.
-        _inside(machine, "ip", "route", "add", SERVICES_NET, "via", HOST)
+        services = addresses.services_net
+        _inside(machine, "ip", "route", "add", services, "via", addresses.host)
         # A packet whose destination is still a Service's address belongs to a Service that
         # kube-proxy has not processed yet. It must not pass: the kernel would remember the
         # connection as one that is not translated, and all further tries of its client would get
         # lost, too.
         for chain in ("FORWARD", "OUTPUT"):
-            _inside(machine, "iptables", "-w", "-A", chain, "-d", SERVICES_NET, "-j", "DROP")
-        _inside(machine, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+            rule = ("-w", "-A", chain, "-d", services, "-j", "DROP")
+            _inside(machine, addresses.iptables, *rule)
+        _inside(machine, "sh", "-c", f"echo 1 >{addresses.forwarding}")
     gateway = next(iter(routes.values()))
-    for pods, via in (*routes.items(), (SERVICES_NET, gateway)):
+    for pods, via in (*routes.items(), (addresses.services_net, gateway)):
         ip("route", "add", pods, "via", via)
         for machine in others:
             _inside(machine, "ip", "route", "add", pods, "via", via)

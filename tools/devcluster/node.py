@@ -12,23 +12,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from devcluster import access, network
+from devcluster import access
 from devcluster.control import feature_gates
-from devcluster.network import NodeAddress
+from devcluster.network import Addresses, with_port
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 PAUSE_IMAGE = "docker.io/library/pause:devcluster"
-REGISTRY = "127.0.0.1:5000"
-REGISTRY_ON_BRIDGE = f"http://{network.HOST}:5000"
+REGISTRY_PORT = 5000
+REGISTRY = f"127.0.0.1:{REGISTRY_PORT}"
 CGROUP = "/symphony-devcluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node: its name, addresses, labels and taints, and its number of advertised GPUs."""
+    """One node: its name, number, labels and taints, and its number of advertised GPUs.
+
+    The first node has number 1.
+    """
 
     name: str
-    address: NodeAddress
+    number: int
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()
     gpus: int = 0
@@ -43,25 +46,25 @@ class Node:
 NODES = (
     Node(
         name="node1",
-        address=NodeAddress(number=1),
+        number=1,
         labels={"topology.kubernetes.io/zone": "zone-1", "symphony.test/pool": "plain"},
     ),
     Node(
         name="node2",
-        address=NodeAddress(number=2),
+        number=2,
         labels={"topology.kubernetes.io/zone": "zone-2", "symphony.test/pool": "gpu"},
         gpus=4,
     ),
     Node(
         name="node3",
-        address=NodeAddress(number=3),
+        number=3,
         labels={"topology.kubernetes.io/zone": "zone-3", "symphony.test/pool": "reserved"},
         taints=({"key": "symphony.test/reserved", "value": "team-a", "effect": "NoSchedule"},),
     ),
 )
 
 
-def prepare(node: Node, lib: Path, programs: Mapping[str, Path]) -> None:
+def prepare(node: Node, lib: Path, programs: Mapping[str, Path], addresses: Addresses) -> None:
     """Write the configuration files for containerd, the Pod network and the kubelet below `lib`."""
     for name in ("containerd", "kubelet", "cni/net.d", "kube-proxy"):
         (lib / name).mkdir(parents=True)
@@ -69,10 +72,12 @@ def prepare(node: Node, lib: Path, programs: Mapping[str, Path]) -> None:
     for name in (REGISTRY, "localhost:5000"):
         hosts = lib / "containerd/hosts" / name
         hosts.mkdir(parents=True)
-        (hosts / "hosts.toml").write_text(registry_hosts())
-    (lib / "cni/net.d/10-devcluster.conflist").write_text(json.dumps(cni_config(node), indent=1))
-    (lib / "kubelet/config.json").write_text(json.dumps(kubelet_config(node), indent=1))
-    (lib / "kubelet/resolv.conf").write_text(f"nameserver {network.CONTROL}\n")
+        (hosts / "hosts.toml").write_text(registry_hosts(addresses))
+    pod_network = cni_config(node, addresses)
+    (lib / "cni/net.d/10-devcluster.conflist").write_text(json.dumps(pod_network, indent=1))
+    config = kubelet_config(node, addresses)
+    (lib / "kubelet/config.json").write_text(json.dumps(config, indent=1))
+    (lib / "kubelet/resolv.conf").write_text(f"nameserver {addresses.control}\n")
 
 
 def admit(lib: Path, *, kubelet: str, proxy: str) -> None:
@@ -111,18 +116,19 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 """
 
 
-def registry_hosts() -> str:
+def registry_hosts(addresses: Addresses) -> str:
     """Return containerd's configuration for the registry: the registry's address on the bridge, so
     that images are pulled over plain HTTP.
     """
+    registry = f"http://{with_port(addresses.host, REGISTRY_PORT)}"
     return f"""\
-server = "{REGISTRY_ON_BRIDGE}"
-[host."{REGISTRY_ON_BRIDGE}"]
+server = "{registry}"
+[host."{registry}"]
   capabilities = ["pull", "resolve"]
 """
 
 
-def cni_config(node: Node) -> dict[str, Any]:
+def cni_config(node: Node, addresses: Addresses) -> dict[str, Any]:
     """Return the Pod network's configuration: a bridge in the node, and addresses from the node's
     range. There are no host ports, because each plug-in starts two processes for each Pod.
     """
@@ -134,14 +140,14 @@ def cni_config(node: Node) -> dict[str, Any]:
         "ipam": {
             "type": "host-local",
             "dataDir": "/run/cni",
-            "subnet": node.address.pods,
-            "routes": [{"dst": "0.0.0.0/0"}],
+            "subnet": addresses.pods(node.number),
+            "routes": [{"dst": addresses.all_addresses}],
         },
     }
     return {"cniVersion": "0.4.0", "name": "devcluster", "plugins": [bridge]}
 
 
-def kubelet_config(node: Node) -> dict[str, Any]:
+def kubelet_config(node: Node, addresses: Addresses) -> dict[str, Any]:
     """Return the kubelet's configuration.
 
     The kubelet accepts requests without authentication, because it listens only on the bridge. Test
@@ -150,12 +156,12 @@ def kubelet_config(node: Node) -> dict[str, Any]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": node.address.machine,
+        "address": addresses.machine(node.number),
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": node.cgroup,
-        "clusterDNS": [network.DNS_SERVICE],
+        "clusterDNS": [addresses.dns_service],
         "clusterDomain": "cluster.local",
         "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
@@ -192,7 +198,9 @@ def containerd(programs: Mapping[str, Path]) -> list[str]:
     return [str(programs["containerd"]), "--config=/var/lib/containerd/config.toml"]
 
 
-def kubelet(programs: Mapping[str, Path], node: Node, *, gates: Sequence[str]) -> list[str]:
+def kubelet(
+    programs: Mapping[str, Path], node: Node, addresses: Addresses, *, gates: Sequence[str]
+) -> list[str]:
     """Return the kubelet's command line. `gates` are the feature gates that are switched on."""
     labels = ",".join(f"{key}={value}" for key, value in node.labels.items())
     return [
@@ -202,13 +210,13 @@ def kubelet(programs: Mapping[str, Path], node: Node, *, gates: Sequence[str]) -
         "--cert-dir=/var/lib/kubelet/pki",
         "--root-dir=/var/lib/kubelet",
         f"--hostname-override={node.name}",
-        f"--node-ip={node.address.machine}",
+        f"--node-ip={addresses.machine(node.number)}",
         f"--node-labels={labels}",
         *feature_gates(gates),
     ]
 
 
-def proxy(programs: Mapping[str, Path], node: Node) -> list[str]:
+def proxy(programs: Mapping[str, Path], node: Node, addresses: Addresses) -> list[str]:
     """Return kube-proxy's command line.
 
     Its options leave the host's connection tracking limits unchanged.
@@ -217,7 +225,7 @@ def proxy(programs: Mapping[str, Path], node: Node) -> list[str]:
         str(programs["kube-proxy"]),
         "--kubeconfig=/var/lib/kube-proxy/kubeconfig",
         "--proxy-mode=iptables",
-        f"--cluster-cidr={network.PODS_NET}",
+        f"--cluster-cidr={addresses.pods_net}",
         f"--hostname-override={node.name}",
         # Each synchronization starts 20 processes. The first two changes after a pause are applied
         # immediately, and later changes at most every three seconds.

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from devcluster import images, network
+from devcluster import images
 from devcluster.access import DNS_USER, TEAM_NAMESPACE
+from devcluster.network import Addresses
 
 Object = dict[str, Any]
 _RBAC = "rbac.authorization.k8s.io"
 _KUEUE = "kueue.x-k8s.io/v1beta2"
 
 
-def initial() -> list[tuple[str, Object]]:
+def initial(addresses: Addresses) -> list[tuple[str, Object]]:
     """Return (collection, object) pairs for all initial objects of a new cluster, in the order in
     which they must be created.
     """
@@ -31,8 +32,8 @@ def initial() -> list[tuple[str, Object]]:
         (f"{team}/rolebindings", _binding("researcher", kind="Role", user="researcher")),
         (f"{rights}/clusterroles", {"metadata": {"name": DNS_USER}, "rules": _dns_rules()}),
         (f"{rights}/clusterrolebindings", _binding(DNS_USER, kind="ClusterRole", user=DNS_USER)),
-        (f"{core}/kube-system/services", _dns_service()),
-        (f"{core}/kube-system/endpoints", _dns_endpoints()),
+        (f"{core}/kube-system/services", _dns_service(addresses)),
+        (f"{core}/kube-system/endpoints", _dns_endpoints(addresses)),
     ]
 
 
@@ -163,15 +164,15 @@ def _binding(name: str, *, kind: str, user: str) -> Object:
     }
 
 
-def _dns_service() -> Object:
+def _dns_service(addresses: Addresses) -> Object:
     ports = [{"name": p.lower(), "port": 53, "protocol": p.upper()} for p in ("udp", "tcp")]
     return {
         "metadata": {"name": "kube-dns"},
-        "spec": {"clusterIP": network.DNS_SERVICE, "ports": ports},
+        "spec": {"clusterIP": addresses.dns_service, "ports": ports},
     }
 
 
-def _dns_endpoints() -> Object:
+def _dns_endpoints(addresses: Addresses) -> Object:
     ports = [{"name": p.lower(), "port": 53, "protocol": p.upper()} for p in ("udp", "tcp")]
-    subset = {"addresses": [{"ip": network.CONTROL}], "ports": ports}
+    subset = {"addresses": [{"ip": addresses.control}], "ports": ports}
     return {"metadata": {"name": "kube-dns"}, "subsets": [subset]}

@@ -25,7 +25,7 @@ def collect(paths: Paths) -> dict[str, Any]:
     return {
         "up": up,
         "kubernetes": version,
-        "server": control.SERVER,
+        "server": control.server_url(cluster.addresses_of(running)),
         "kubeconfigs": {user: str(paths.kubeconfig(user)) for user in access.PEOPLE},
         "team_namespace": access.TEAM_NAMESPACE,
         "image": images.NAME,

@@ -27,10 +27,18 @@ def bridge_exists(bridge: str) -> bool:
 
 
 def make_bridge(bridge: str, address: str) -> None:
-    """Create a bridge and assign the host's address to it, in a network with 256 addresses."""
+    """Create a bridge and assign the host's address to it, in the network of `_on_link`."""
     ip("link", "add", bridge, "type", "bridge")
-    ip("address", "add", f"{address}/24", "dev", bridge)
+    ip("address", "add", *_on_link(address), "dev", bridge)
     ip("link", "set", bridge, "up")
+
+
+def _on_link(address: str) -> list[str]:
+    """Return an address with the length of its network's prefix: /24 for IPv4 and /64 for IPv6.
+
+    An IPv6 address can be used at once, because no other machine is asked whether it has it, too.
+    """
+    return [f"{address}/64", "nodad"] if ":" in address else [f"{address}/24"]
 
 
 def remove_bridge(bridge: str) -> None:
@@ -64,5 +72,6 @@ def plug(machine: Machine, *, bridge: str, cable: str) -> None:
     batch = ("ip", "-batch", "-")
     # There is no default route, so a program that looks for a cloud's metadata service fails at
     # once instead of after 5 s.
-    commands = f"address add {machine.address}/24 dev eth0\nlink set lo up\nlink set eth0 up\n"
+    address = " ".join(_on_link(machine.address))
+    commands = f"address add {address} dev eth0\nlink set lo up\nlink set eth0 up\n"
     subprocess.run(machine.inside(batch), input=commands, text=True, check=True)

@@ -45,8 +45,8 @@ def load(
 
     ``parameters`` contains the values of declared parameters. The value of any other parameter
     comes from the environment or, if it is not set there, from its default in the file.
-    ``default_name`` is the name of the experiment if the file contains none. Raises `NotFound` or `SpecError` if the file cannot be read or parsed; the result contains all other
-    errors.
+    ``default_name`` is the name of the experiment if the file contains none. Raises `NotFound` or
+    `SpecError` if the file cannot be read or parsed; the result contains all other errors.
     """
     data, locate = _parser(path)(path, _read_experiment_file(path))
     result = load_experiment(experiment_class, data, parameters, default_name=default_name)

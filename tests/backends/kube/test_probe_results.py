@@ -96,7 +96,8 @@ def test_result_has_the_words_of_all_backends(
 V6_REFUSED = "dial tcp [fd00::5]:7000: connect: connection refused"
 V6_HINT = (
     "; the Pod has only IPv6 addresses, and a server at 0.0.0.0 cannot be reached there: set the "
-    "option bind_host to '::'"
+    "option bind_host to '::', such as with "
+    'options: {kube: {bind_host: "::"}} in the configuration'
 )
 
 
@@ -138,7 +139,8 @@ def test_services_with_ipv6_addresses_alone_are_noted(addresses: list[str], is_n
     service = {"metadata": {"name": "web"}, "spec": {"clusterIPs": addresses}}
     expected = (
         "Services of this cluster, such as 'web', have only IPv6 addresses, and a server at "
-        "0.0.0.0 cannot be reached there: set the option bind_host to '::'"
+        "0.0.0.0 cannot be reached there: set the option bind_host to '::', such as with "
+        'options: {kube: {bind_host: "::"}} in the configuration'
     )
     assert service_note([service]) == (expected if is_noted else "")
     assert service_note([]) == ""

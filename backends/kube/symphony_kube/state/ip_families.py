@@ -10,7 +10,10 @@ Object = Mapping[str, Any]
 # The default address on which processes listen: all of IPv4.
 ALL_OF_IPV4 = "0.0.0.0"
 _BIND_HOST_SUFFIX = "_BIND_HOST"
-_CURE = f"a server at {ALL_OF_IPV4} cannot be reached there: set the option bind_host to '::'"
+_CURE = (
+    f"a server at {ALL_OF_IPV4} cannot be reached there: set the option bind_host to '::', such as "
+    'with options: {kube: {bind_host: "::"}} in the configuration'
+)
 
 
 def refusal_hint(address: str, pod: Object, container: Object) -> str:

@@ -1268,12 +1268,22 @@ def test_rank_that_has_finished_needs_no_machine() -> None:
     assert story.at(100).lines() == []
 
 
-def test_rank_that_is_not_created_has_time_to_find_a_machine() -> None:
+def test_rank_that_a_user_starts_again_has_time_to_find_a_machine() -> None:
     story = placed_unit(2)
-    assert story.at(100).lines() == ["started r0", "> start r1"]
-    story.see("r1", attempt=0, running=True, since=100.0, placed=False)
+    story.see("r1", attempt=0, running=True, since=0.0, placed=True).lines()
+    story.at(1).exits("r1", 0).lines()
+    story.see("r1", cleared=True).at(100).request("start", "r1")
+    assert story.lines()[0] == "start-requested r1"
+    story.see("r1", attempt=1, running=True, since=100.0, placed=False)
     assert story.at(107).lines() == ["started r1"]
     assert story.wake_at == 108.0
+
+
+def test_unit_is_released_if_a_rank_cannot_be_created() -> None:
+    story = placed_unit(2)
+    assert story.lines() == ["started r0", "> start r1"]
+    reason = "only 1 of 2 ranks could be scheduled within 8 s"
+    assert story.at(8).lines() == [f"> stop r0: {reason}"]
 
 
 def test_rank_that_has_finished_waits_until_the_others_have_released_their_machines() -> None:

@@ -252,12 +252,12 @@ class Draft:
         if not within or any(name not in tracks for name in all_ranks):
             return None
         ranks = self._unfinished_ranks(gang)
-        if any(not self._can_be_placed(name) for name in ranks):
+        if any(self._is_changing(name) for name in ranks):
             return None
         placed = [name for name in ranks if self._is_placed(name)]
         if not 0 < len(placed) < len(ranks):
             return None
-        begin = max(self._begin_of(name) for name in ranks)
+        begin = max(self._begin_of(name) for name in ranks if tracks[name].pid is not None)
         # A unit that waits for its first machine holds none. The others can be found right after.
         first_placed = min(self.seen(name).placed_since or begin for name in placed)
         return max(begin, first_placed) + within
@@ -267,10 +267,16 @@ class Draft:
         tracks = self.state.tracks
         return [name for name in self.wish.gangs[gang] if tracks[name].state not in ENDED]
 
-    def _can_be_placed(self, name: str) -> bool:
-        """Return whether a process has been started, and no request is stopping it."""
+    def _is_changing(self, name: str) -> bool:
+        """Return whether a rank is being stopped or started, or is about to be started again.
+
+        A rank that has never been started does not change: its creation can fail for the same
+        reason for which there is no machine.
+        """
         track = self.state.tracks[name]
-        return track.pid is not None and track.kill_at is None and not self.seen(name).starting
+        is_stopping = track.kill_at is not None
+        starts_again = track.pid is None and track.attempts > 0
+        return is_stopping or starts_again or self.seen(name).starting
 
     def _is_placed(self, name: str) -> bool:
         return self.state.tracks[name].pid is not None and self.seen(name).placed

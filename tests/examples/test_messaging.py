@@ -15,11 +15,14 @@ from tests.examples.messaging import EXAMPLES, check
 
 @pytest.fixture
 def cluster(machine: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """Return a cluster of local processes, then one of tmux, with this interpreter on the PATH."""
+    """Return the cluster of ``machine``, with this interpreter on the PATH."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     return machine
 
 
+@pytest.mark.parametrize(
+    "machine", ["local", pytest.param("tmux", marks=pytest.mark.long)], indirect=True
+)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_example_succeeds(cluster: Cluster, path: Path) -> None:
     module = runpy.run_path(str(path))

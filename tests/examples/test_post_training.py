@@ -12,7 +12,7 @@ from symphony import Cluster, Experiment
 FILE = Path(__file__).parents[2] / "examples" / "post_training" / "post_training.yml"
 
 
-@pytest.mark.parametrize("killed", [None, "trainer-0"])
+@pytest.mark.parametrize("killed", [pytest.param(None, marks=pytest.mark.long), "trainer-0"])
 def test_the_training_also_finishes_if_a_rank_is_killed(killed: str | None, tmp_path: Path) -> None:
     cluster = Cluster.new("local", state_dir=tmp_path)
     # The iterations must last longer than the test needs to notice the first ones.

@@ -202,7 +202,14 @@ def test_training_stops_at_the_target(new_experiment: Any, cluster: Cluster) -> 
         assert f"{name}: " in lines, name
 
 
-@pytest.mark.parametrize("late", [["servers"], ["learner"], ["agent-0", "evaluator-0"]])
+@pytest.mark.parametrize(
+    "late",
+    [
+        ["servers"],
+        pytest.param(["learner"], marks=pytest.mark.long),
+        pytest.param(["agent-0", "evaluator-0"], marks=pytest.mark.long),
+    ],
+)
 def test_processes_may_start_in_any_order(
     new_experiment: Any, cluster: Cluster, late: list[str]
 ) -> None:
@@ -221,6 +228,7 @@ def test_processes_may_start_in_any_order(
     assert "agent-0: begins" in log
 
 
+@pytest.mark.long  # docs/change-code.md shows it, and its commands are tested
 def test_only_the_learner_is_restarted_with_changed_code(
     python3: None, run: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -658,6 +666,7 @@ def test_dry_run_reports_the_build(run: Any) -> None:
     assert done.stdout.count("image: registry.example/rl:rl\n") == 7 + 1 + 2
 
 
+@pytest.mark.long  # the scenarios of the command line test it with smaller experiments
 def test_running_experiment_is_replaced_only_with_force(run: Any, cluster: Cluster) -> None:
     words = ("train", "--forever", "--pace", 0.1, "--agents", 1, "--evaluators", 0)
     assert run(*words, script=EXAMPLE / "launch.py").returncode == 0

@@ -165,7 +165,8 @@ def _check_gang_restart(experiment: Experiment, past: Past, program: Program) ->
         is_early = program.started < gang.released + settings.place_within / 2 - EPSILON
         gang.released = None
         # Others can use the released machines for a while.
-        if is_early and not is_interrupted and not _is_requested(ranks):
+        is_exempt = is_interrupted or _is_requested(ranks) or _is_changed(experiment, settings.gang)
+        if is_early and not is_exempt:
             raise Broken(RESTARTS, f"{program.name} was started too early after a release")
         return
     if settings.restart == "Never":
@@ -222,6 +223,11 @@ def _is_requested(ranks: Sequence[Past]) -> bool:
     return any(rank.programs and rank.latest is None for rank in ranks)
 
 
+def _is_changed(experiment: Experiment, gang: str) -> bool:
+    """Return whether a change has removed a rank, which can be why the others were stopped."""
+    return any(each.settings.gang == gang for each in experiment.gone)
+
+
 def _is_lost(experiment: Experiment, gang: str, latest: Sequence[Program]) -> bool:
     """Return whether a rank was taken away. A change can have removed it since."""
     removed = [each for each in experiment.gone if each.settings.gang == gang and each.programs]
@@ -230,6 +236,6 @@ def _is_lost(experiment: Experiment, gang: str, latest: Sequence[Program]) -> bo
 
 def _has_failed(experiment: Experiment, gang: str, latest: Sequence[Program]) -> bool:
     """Return whether a rank has failed. A change can have removed it since."""
-    if any(each.settings.gang == gang for each in experiment.gone):
+    if _is_changed(experiment, gang):
         return True
     return any(each.reported_code != 0 for each in latest)

@@ -110,6 +110,28 @@ def test_build_function_receives_the_values_as_arguments(program: Program) -> No
     ) in done.stderr
 
 
+def test_up_keeps_the_value_of_a_parameter_without_a_default(program: Program) -> None:
+    (program.directory / "kept.yml").write_text(
+        json.dumps(
+            {
+                "name": "kept",
+                "parameters": {"rate": None},
+                "processes": {"web": {"cmd": FOREVER, "env": {"RATE": "${rate}"}}},
+            }
+        )
+    )
+    program.ok("launch", "kept.yml", "--set", "rate=2")
+    same = program("diff", "kept.yml")
+    assert (same.returncode, same.stdout) == (0, "kept on local: no difference; 1 unchanged\n")
+    assert "keeping --set rate=2 of 'kept'" in same.stderr
+    changed = program("up", "kept.yml", "--dry-run", "--set", "rate=3")
+    assert "env.RATE changed from '2' to '3'" in changed.stdout
+    for options in (["--reset"], ["--name", "other"]):
+        refused = program("diff", "kept.yml", *options)
+        assert refused.returncode == 2
+        assert "parameter 'rate' has no value; give --set rate=..." in refused.stderr
+
+
 def test_up_keeps_the_options_of_the_launch_and_the_views_list_the_parameters(
     program: Program,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +30,11 @@ class Source:
     def from_dict(cls, data: Mapping[str, Any]) -> Source:
         """Create a source from the output of `to_dict`."""
         return cls(data["document"], data["parameters"])
+
+    @property
+    def declared_parameters(self) -> Collection[str]:
+        """The names of the parameters that the document declares, with or without a value."""
+        return self.document.get("parameters") or {}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the source as a dictionary of JSON-serializable values."""

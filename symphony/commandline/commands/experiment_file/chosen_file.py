@@ -10,6 +10,7 @@ from symphony.commandline.exit_codes import UsageError
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
     from symphony.model import Experiment
+    from symphony.model.document.load import LoadResult
 
 
 def choose_file(line: Line, args: argparse.Namespace) -> None:
@@ -41,11 +42,17 @@ def load_experiment(line: Line, args: argparse.Namespace) -> Experiment:
 
     Raises `SpecError` or `NotFound` if the experiment cannot be loaded.
     """
+    return load_with_errors(line, args).experiment_or_error()
+
+
+def load_with_errors(line: Line, args: argparse.Namespace) -> LoadResult:
+    """Do the same as `load_experiment`, but return the errors of a YAML or JSON file."""
     from pathlib import Path
 
-    from symphony.commandline.commands.experiment_file.experiment_files import load_experiment_file
+    from symphony.commandline.commands.experiment_file import experiment_files
 
     file = Path(args.file)
-    experiment = load_experiment_file(line.cluster, file, args.name, dict(args.parameters))
-    line.loaded_file = file
-    return experiment
+    result = experiment_files.load_with_errors(line.cluster, file, args.name, dict(args.parameters))
+    if not result.errors:
+        line.loaded_file = file
+    return result

@@ -6,7 +6,10 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.experiment_file.chosen_file import load_experiment
+from symphony.commandline.commands.experiment_file.chosen_file import (
+    load_experiment,
+    load_with_errors,
+)
 from symphony.commandline.output.terminal import print_note
 from symphony.support.names import join_names
 
@@ -88,7 +91,11 @@ def _load_with_policies(line: Line, args: argparse.Namespace) -> Experiment:
 
 def _load_as_given(line: Line, args: argparse.Namespace) -> Experiment:
     """Load the experiment with the options of the command line, which it remembers."""
-    experiment = load_experiment(line, args)
+    return _with_policies(load_experiment(line, args), args)
+
+
+def _with_policies(experiment: Experiment, args: argparse.Namespace) -> Experiment:
+    """Apply the policies of the command line to an experiment, which remembers them."""
     names = [name for text in args.ends_with for name in text.split(",")]
     if names:
         experiment.ends_with = names
@@ -112,24 +119,38 @@ def load_for_change(line: Line, args: argparse.Namespace) -> Experiment:
     Print the options that are kept. With ``--reset``, or if the existing experiment was
     launched from another directory, none is kept.
     """
-    experiment = _load_as_given(line, args)
+    from symphony.model.experiment.given_options import GivenOptions
+
+    # A parameter without a default has no value yet if the launch has given it.
+    result = load_with_errors(line, args)
+    if result.experiment is None:
+        return result.experiment_or_error()
+    experiment = _with_policies(result.experiment, args)
+    kept = GivenOptions()
     if args.reset:
         line.cluster = line.cluster.without_kept_options()
     elif line.cluster.other_origin(experiment) is None:
         earlier = line.cluster.launch_options(experiment.name)
         kept = _still_valid(earlier.without(experiment.given), experiment)
-        if kept:
-            experiment = _load_again(line, args, kept)
-            line.print_note_once(
-                f"{line.prog}: keeping {kept.words()} of {experiment.name!r}; --reset uses "
-                "the values of the file"
-            )
+    if not kept:
+        result.experiment_or_error()
+    else:
+        experiment = _load_again(line, args, kept, was_valid=not result.errors)
+        line.print_note_once(
+            f"{line.prog}: keeping {kept.words()} of {experiment.name!r}; --reset uses "
+            "the values of the file"
+        )
     _warn_of_unexpanded_variables(line, experiment)
     return experiment
 
 
-def _load_again(line: Line, args: argparse.Namespace, kept: GivenOptions) -> Experiment:
-    """Load the experiment with options in addition to those of the command line."""
+def _load_again(
+    line: Line, args: argparse.Namespace, kept: GivenOptions, *, was_valid: bool
+) -> Experiment:
+    """Load the experiment with options in addition to those of the command line.
+
+    ``was_valid`` is true if the file was valid without these options, so that an error is theirs.
+    """
     from symphony.errors import SpecError
 
     both = argparse.Namespace(**vars(args))
@@ -140,7 +161,8 @@ def _load_again(line: Line, args: argparse.Namespace, kept: GivenOptions) -> Exp
     try:
         return _load_as_given(line, both)
     except SpecError as exc:
-        exc.args = (f"{exc}; --reset ignores {kept.words()} of the launch",)
+        if was_valid:
+            exc.args = (f"{exc}; --reset ignores {kept.words()} of the launch",)
         raise
 
 
@@ -164,6 +186,6 @@ def _still_valid(options: GivenOptions, experiment: Experiment) -> GivenOptions:
     """
     if experiment.source is None:
         return options
-    declared = experiment.source.parameters
+    declared = experiment.source.declared_parameters
     parameters = {name: text for name, text in options.parameters.items() if name in declared}
     return replace(options, parameters=parameters)

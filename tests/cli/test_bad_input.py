@@ -196,9 +196,15 @@ def test_debug_shows_the_traceback(program: Program, words: tuple[str, ...]) -> 
 # --- the operating system ---
 
 
-@pytest.mark.parametrize("words", [["ls"], ["ps", "rl", "--json"], ["logs", "rl", "-f"]])
-def test_standard_output_on_a_full_disk(program: Program, words: list[str]) -> None:
-    if words != ["ls"]:
+@pytest.mark.parametrize(
+    "words", [["ls"], ["--help"], ["ps", "rl"], ["ps", "rl", "--json"], ["logs", "rl", "-f"]]
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_standard_output_on_a_full_disk(
+    program: Program, words: list[str], unbuffered: str
+) -> None:
+    program.env["PYTHONUNBUFFERED"] = unbuffered
+    if "rl" in words:
         program.run("rl", {"a": "seq 20000", "b": "true"})
     with Path("/dev/full").open("w") as full:
         done = program.popen(*words, stdout=full, stderr=-1)

@@ -13,6 +13,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from symphony.commandline.exit_codes import STANDARD_OUTPUT
+from symphony.errors import with_filename
+
 RESET = "\x1b[0m"
 _ERASE_LINE = "\r\x1b[K"
 _DEFAULT_COLUMNS = 80
@@ -124,7 +127,7 @@ def show_progress(text: str = "") -> Iterator[ProgressLine]:
 
 def print_text(text: str, *, flush: bool = False) -> None:
     """Print a result on standard output. Characters that are not printable are escaped."""
-    print(_escaped(text), flush=flush)
+    _print_result(_escaped(text), flush=flush)
 
 
 def print_coloured(lines: Iterable[str], *, end: str = "\n", flush: bool = False) -> None:
@@ -137,7 +140,13 @@ def print_coloured(lines: Iterable[str], *, end: str = "\n", flush: bool = False
         from symphony.support.escapes import escape_except_colours
 
         text = escape_except_colours(text)
-    print(text, end=end, flush=flush)
+    _print_result(text, end=end, flush=flush)
+
+
+def _print_result(text: str, *, end: str = "\n", flush: bool) -> None:
+    # Python writes the text at once if it is long, or if PYTHONUNBUFFERED is set.
+    with with_filename(STANDARD_OUTPUT):
+        print(text, end=end, flush=flush)
 
 
 def print_note(text: str, *, end: str = "\n") -> None:

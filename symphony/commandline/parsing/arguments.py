@@ -8,9 +8,10 @@ import sys
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from symphony.commandline.exit_codes import UsageError
+from symphony.commandline.exit_codes import STANDARD_OUTPUT, UsageError
 from symphony.commandline.output.terminal import terminal_width
 from symphony.commandline.parsing.intermixed import arguments_first
+from symphony.errors import with_filename
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -204,8 +205,11 @@ class Parser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         # argparse would ignore a write error, for example if a pipe is closed.
-        stream = sys.stdout if file is None else file
-        stream.write(message)
+        if file is not None and file is not sys.stdout:
+            file.write(message)
+            return
+        with with_filename(STANDARD_OUTPUT):
+            sys.stdout.write(message)
 
     def parse_known_args(
         self, args: Iterable[str] | None = None, namespace: Any = None

@@ -15,6 +15,7 @@ import pytest
 from symphony.commandline import SymphonyParser
 from symphony.commandline.commands.table import GROUPS, TABLE
 from symphony.commandline.parsing.command import DEFAULT_DRY_RUN
+from symphony.views.controls import Action
 
 LINE = SymphonyParser(prog="symphony")
 
@@ -58,6 +59,11 @@ def test_dry_run_follows_from_the_declaration() -> None:
         "ls": argparse.SUPPRESS,
         "graph": "with --output, do not write the file",
     }
+
+
+@pytest.mark.parametrize("action", Action)
+def test_the_controls_of_the_views_are_commands_that_change_something(action: Action) -> None:
+    assert TABLE.load(action.value).COMMAND.changes
 
 
 def test_words_of_commands_are_unique() -> None:

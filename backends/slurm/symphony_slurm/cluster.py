@@ -155,7 +155,7 @@ class SlurmCluster(TerminalCluster):
         """Let Slurm check the job of a manifest without submitting it, and return when and where
         Slurm would start it.
         """
-        self._check_fits(manifest)
+        _check_fits(manifest, self._options.partition)
         return slurm.check_submission(
             ["--output=/dev/null"], manifest.script, slurm.submission_environment()
         )
@@ -253,7 +253,7 @@ class SlurmCluster(TerminalCluster):
         archives = take_snapshots(experiment)
         manifest = self._render_job(experiment, archives)
         self._check_files(manifest)
-        self._check_fits(manifest)
+        _check_fits(manifest, self._options.partition)
         check_before_first_launch(self._root, manifest, self._options)
         if force and directory.find(self._root, experiment.name) is not None:
             slurm.check_replacement(manifest.script, slurm.submission_environment())
@@ -322,19 +322,6 @@ class SlurmCluster(TerminalCluster):
         for text in problems:
             problem, _, hint = text.partition("; ")
             yield Finding(rule="nodes", level=ERROR, problem=problem, hint=hint)
-
-    def _check_fits(self, manifest: SlurmManifest) -> None:
-        """Check that the job fits the partition. This is one request.
-
-        The job is not checked if other options of sbatch can change what it requests.
-        """
-        from symphony_slurm.submit.partition_limits import check_fits
-        from symphony_slurm.submit.sbatch_options import changes_request
-
-        if changes_request(manifest.further):
-            return
-        chosen = self._options.partition
-        check_fits(manifest.shape, slurm.partitions(chosen), chosen, manifest.time_limit)
 
     def _check_files(self, manifest: SlurmManifest) -> None:
         """Check that directories, commands and secrets exist on the shared file system.
@@ -582,7 +569,7 @@ class SlurmCluster(TerminalCluster):
             if update.changes.relaunch:
                 raise cannot_change(update.changes)
             try:
-                self._apply(run, update, experiment, avoided)
+                _apply(run, update, experiment, functools.partial(self._send, run), avoided)
             except AddressesUnavailable as exc:
                 found = {port_of(address): text for address, text in exc.reasons.items()}
                 closed = {
@@ -597,27 +584,6 @@ class SlurmCluster(TerminalCluster):
             else:
                 _wait_for_change(reader)
                 return update.changes
-
-    def _apply(
-        self, run: RunDirectory, update: Update, experiment: Experiment, accepted: Collection[int]
-    ) -> None:
-        """Let the supervisor change the experiment.
-
-        For ``accepted``, see `ProcessHost.reserve_addresses`.
-        """
-        from symphony_slurm.job.placement import Placement
-        from symphony_slurm.job_changes import choose_gpus
-
-        running, manifest = update.running, update.manifest
-        placement = Placement.load(run)
-        slots = manifest.to_dict()["slots"]
-
-        def choose(process: ProcessSpec, processes: Sequence[ProcessSpec]) -> Sequence[str]:
-            return choose_gpus(process, processes, running, placement, slots)
-
-        update.assign_gpus(choose)
-        send = functools.partial(self._send, run)
-        update.apply(experiment, send, keep_holds=False, accepted=accepted)
 
     def _other_backend(self, name: str) -> str | None:
         del name
@@ -664,6 +630,45 @@ class SlurmCluster(TerminalCluster):
         if can_reach((host, int(port))):
             return Tunnel(address)
         return self.port_forward(experiment, service, on_error=on_error)
+
+
+def _check_fits(manifest: SlurmManifest, chosen: str | None) -> None:
+    """Check that the job fits the partition ``chosen``, or the default one. This is one request.
+
+    The job is not checked if other options of sbatch can change what it requests.
+    """
+    from symphony_slurm.submit.partition_limits import check_fits
+    from symphony_slurm.submit.sbatch_options import changes_request
+
+    if changes_request(manifest.further):
+        return
+    check_fits(manifest.shape, slurm.partitions(chosen), chosen, manifest.time_limit)
+
+
+def _apply(
+    run: RunDirectory,
+    update: Update,
+    experiment: Experiment,
+    send: Callable[..., None],
+    accepted: Collection[int],
+) -> None:
+    """Let the supervisor change the experiment.
+
+    ``send`` sends a request to the supervisor. For ``accepted``, see
+    `ProcessHost.reserve_addresses`.
+    """
+    from symphony_slurm.job.placement import Placement
+    from symphony_slurm.job_changes import choose_gpus
+
+    running, manifest = update.running, update.manifest
+    placement = Placement.load(run)
+    slots = manifest.to_dict()["slots"]
+
+    def choose(process: ProcessSpec, processes: Sequence[ProcessSpec]) -> Sequence[str]:
+        return choose_gpus(process, processes, running, placement, slots)
+
+    update.assign_gpus(choose)
+    update.apply(experiment, send, keep_holds=False, accepted=accepted)
 
 
 def _wait_for_change(reader: StatusReader) -> None:

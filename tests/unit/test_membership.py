@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from symphony.supervised.processes import membership
 from symphony.supervised.processes.environment import read_environment
 from symphony.supervised.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
 from symphony.supervised.processes.mark import (
@@ -107,6 +108,20 @@ def test_leading_child_and_its_session_are_found_without_reading_it() -> None:
         os.kill(leader.pid, 9)
         os.waitid(os.P_PID, leader.pid, os.WEXITED | os.WNOWAIT)
         assert processes.find([leader]) == [child]
+
+
+def test_processes_that_are_older_than_the_run_are_not_examined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with subprocess.Popen(["sleep", "1000"], env=IN_RUN) as program:
+        process = identify(program.pid)
+        assert process is not None
+        assert RunProcesses(RUN, since=process.birth).find() == [process]
+        read: list[int] = []
+        monkeypatch.setattr(membership, "read_environment", read.append)
+        assert RunProcesses(RUN, since=process.birth + 1).find() == []
+        assert process.pid not in read
+        program.kill()
 
 
 def test_process_of_another_user_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -422,11 +422,18 @@ def _launch(
     try:
         manifest = run.load_manifest(is_new=True)
         with full_disk_errors(final, len(manifest["processes"])):
-            run.record_supervisor(identify(os.getpid()) or ProcessId(os.getpid(), 0.0))
+            own = identify(os.getpid()) or ProcessId(os.getpid(), 0.0)
+            run.record_supervisor(own)
             launch_settings.record(run, recorded)
             run = run.claim(final)
             supervisor = _create_supervisor(
-                run, manifest, settings, children, holds=orders["holds"], gpus=orders["gpus"]
+                run,
+                manifest,
+                settings,
+                children,
+                holds=orders["holds"],
+                gpus=orders["gpus"],
+                since=own.birth,
             )
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (STOP_SIGNAL, KILL_SIGNAL))
             supervisor.launch()

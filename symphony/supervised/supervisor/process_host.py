@@ -201,7 +201,8 @@ class ThisHost:
     ``on_stopped`` is called with the name of a process when all programs of a process that was
     being stopped have exited. ``record_path`` is the path of the record of the programs that were
     asked to exit; see `symphony.supervised.processes.stop_record`. If it is None, nothing is
-    recorded. If ``observes_exits`` is false, `handle_exit` is not called.
+    recorded. If ``observes_exits`` is false, `handle_exit` is not called. No process of the run was
+    created before ``since``; see `RunProcesses`.
     """
 
     def __init__(
@@ -211,8 +212,10 @@ class ThisHost:
         *,
         record_path: Path | None = None,
         observes_exits: bool = True,
+        since: float = 0.0,
     ) -> None:
         self._run_id = run_id
+        self._since = since
         self._on_stopped = on_stopped
         self._record_path = record_path
         self._observes_exits = observes_exits
@@ -264,7 +267,7 @@ class ThisHost:
     def _processes(self) -> RunProcesses:
         from symphony.supervised.processes.membership import RunProcesses
 
-        return RunProcesses(self._run_id)
+        return RunProcesses(self._run_id, since=self._since)
 
     def has_processes(self, leaders: Leaders) -> bool:
         """Return whether processes of the run are running. They are found again later even if

@@ -71,6 +71,9 @@ class Supervisor:
     or None if the user stops it. If the system starts it again later, the ending is a restart, and
     the supervisor exits when the processes have exited; see `continue_after_eviction`.
 
+    No process of the run was created before ``since``; see `membership.RunProcesses`. A supervisor
+    that replaces another one does not know this time.
+
     ``missing_support`` is a message about what the file system does not support, or ``""``.
 
     If the supervisor replaces another one that was killed, ``events`` contains the recorded events,
@@ -96,6 +99,7 @@ class Supervisor:
         change: Event | None = None,
         old_specs: Mapping[str, ProcessSpec] | None = None,
         lost_ports: Collection[int] = (),
+        since: float = 0.0,
         host: ProcessHost | None = None,
         eviction: Callable[[], Ending | None] = lambda: None,
     ) -> None:
@@ -118,7 +122,7 @@ class Supervisor:
         )
         self._state = self._record.state
         self.missing_support = self._record.missing_support()
-        self._host = host or ThisHost(run_id, record_path=run.stop_record)
+        self._host = host or ThisHost(run_id, record_path=run.stop_record, since=since)
         resources = HeldResources(
             run,
             holds=holds or {},

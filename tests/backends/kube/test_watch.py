@@ -513,6 +513,27 @@ def test_an_experiment_that_is_launched_while_all_are_listed_is_not_shown_as_del
         shared.delete(name)
 
 
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_a_job_without_pods_is_known_if_the_pod_with_the_roster_was_deleted(
+    kube_cluster, shared, name, is_watched
+):
+    """A drained node can take away the first Pod and that of a Job, which creates another one."""
+    experiment = shared.new_experiment(name)
+    for process in ("first", "other"):
+        unschedulable(experiment, process)
+    unschedulable(experiment, "task").job()
+    shared.launch(experiment)
+    kube_cluster.raw.call("DELETE", kube_cluster.path(f"pods/{name}-first"))
+    if is_watched:
+        with ObservationStream(shared.api, shared.scope(name)) as stream:
+            status = stream.first().status
+    else:
+        status = shared.describe_experiment(name)
+    states = {process.name: process.state for process in status}
+    assert states == {"first": State.UNKNOWN, "other": State.PENDING, "task": State.PENDING}
+    shared.delete(name)
+
+
 def test_an_experiment_whose_pods_were_deleted_is_listed_once(
     kube_cluster, kube_faults, shared, through, name
 ):

@@ -108,11 +108,15 @@ def observe_once(
     observer = PodObserver(scope.experiment)
     pods = list_pods(api, scope) if pods_request is None else pods_request.result()
     observer.replace(PODS, pods)
-    if observer.has_jobs or observer.empty:
+    are_jobs_listed = observer.has_jobs or observer.empty
+    if are_jobs_listed:
         observer.replace(JOBS, list_if_possible(lambda: list_objects(api, scope, "Job")))
     complete_observer(api, scope, observer)
     if observer.may_have_missed_launch:
         pods = list_again(api, scope, observer)
+    elif observer.has_jobs and not are_jobs_listed:
+        # The Pod with the roster was deleted, so that only the stored record names the Jobs.
+        observer.replace(JOBS, list_if_possible(lambda: list_objects(api, scope, "Job")))
     if observer.has_job_sets or observer.empty:
         observer.replace(JOB_SETS, list_if_possible(lambda: list_objects(api, scope, "JobSet")))
     return observer, pods

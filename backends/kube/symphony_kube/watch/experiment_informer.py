@@ -174,6 +174,10 @@ class ExperimentInformer:
                 self._apply_changes()
                 if observer.has_jobs:
                     self._list_optional(JOBS)
+            elif observer.has_jobs and JOBS not in self._started:
+                # The Pod with the roster was deleted, so that only the stored record names the
+                # Jobs.
+                self._list_optional(JOBS)
         if observer.has_job_sets or (observer.empty and not self._supervising):
             self._list_optional(JOB_SETS)
         return pods

@@ -25,6 +25,7 @@ from symphony_kube.lifecycle.supervisor.supervisor_record import (
 )
 from symphony_kube.record.creation_problems import Problem
 from symphony_kube.record.ending import StoppedProcesses, decode_ending, encode_ending
+from symphony_kube.record.stored_record import read_stored_record
 from symphony_kube.render.pod_parts.deadline import with_deadline
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import Control
@@ -431,6 +432,9 @@ def test_supervisor_in_the_cluster_takes_over_changed_policies(
     release(cluster, name, "worker")
     status = cluster.wait(name, timeout=120)
     assert [process.displayed_state for process in status] == ["stopped", "succeeded", "stopped"]
+    # The supervisor may write the record with its own rights.
+    stored = read_stored_record(cluster.api, cluster.scope(name))
+    assert decode_ending(stored.record.ending).reason == "the experiment ended with worker"
     cluster.delete(name)
 
 

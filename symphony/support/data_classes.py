@@ -55,7 +55,7 @@ def fields(data_class: type) -> tuple[DataField, ...]:
     return declaration.fields
 
 
-def replace(instance: Instance, **changes: Any) -> Instance:
+def replace(instance: Instance, /, **changes: Any) -> Instance:
     """Return a copy of a data class, of this module or of `dataclasses`, with changed fields."""
     declaration = vars(type(instance)).get("_declaration")
     if declaration is None:
@@ -221,7 +221,8 @@ def _create(cls: type, options: Mapping[str, bool]) -> type:
         "__dataclass_params__": _LibraryAttribute("__dataclass_params__"),
         "__match_args__": () if options["kw_only"] else declaration.names,
     }
-    shared: dict[str, Any] = {"__repr__": _repr, "__eq__": _equals}
+    # `copy.replace` of Python 3.13 calls the method __replace__.
+    shared: dict[str, Any] = {"__repr__": _repr, "__eq__": _equals, "__replace__": replace}
     if options["frozen"]:
         shared["__hash__"] = _hash
         members |= {"__setattr__": _refuse_assignment, "__delattr__": _refuse_deletion}

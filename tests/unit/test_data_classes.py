@@ -97,7 +97,12 @@ def test_copies_are_equal(duplicate: Any) -> None:
     assert duplicate(pair) == pair
 
 
-@pytest.mark.parametrize("replace", [dataclasses.replace, data_classes.replace])
+REPLACE = [dataclasses.replace, data_classes.replace]
+if sys.version_info >= (3, 13):
+    REPLACE.append(copy.replace)
+
+
+@pytest.mark.parametrize("replace", REPLACE)
 @pytest.mark.parametrize("module", [dataclasses, data_classes])
 def test_replacing_the_values_of_fields(replace: Any, module: Any) -> None:
     example = create(module, {"frozen": True})

@@ -70,7 +70,7 @@ def loop(run: RunDirectory) -> Iterator[EventLoop]:
         loop.watch(listener.fileno(), lambda: server.accept(listener))
         yield loop
     signal.set_wakeup_fd(previous)
-    for resource in (loop._selector, loop._wake_read, loop._wake_write):
+    for resource in (loop._epoll, loop._wake_read, loop._wake_write):
         resource.close()
     for connection in server._connections:
         connection.socket.close()

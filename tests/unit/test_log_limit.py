@@ -188,7 +188,7 @@ def loop() -> Iterator[EventLoop]:
     yield loop
     assert errors == []
     signal.set_wakeup_fd(-1)
-    loop._selector.close()
+    loop._epoll.close()
     loop._wake_read.close()
     loop._wake_write.close()
 

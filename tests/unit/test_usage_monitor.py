@@ -45,7 +45,7 @@ def loop() -> Iterator[EventLoop]:
     loop = EventLoop(errors.append)
     yield loop
     signal.set_wakeup_fd(previous)
-    for resource in (loop._selector, loop._wake_read, loop._wake_write):
+    for resource in (loop._epoll, loop._wake_read, loop._wake_write):
         resource.close()
     assert errors == []
 

@@ -222,6 +222,17 @@ def _with_stop(control: Control, now: float, kill_at: float) -> Control:
     return replace(requested, kill=kill, command="", others="")
 
 
+def _without_start(control: Control, now: float, *, has_ended: bool) -> Control:
+    """Return requests for a unit that is to be stopped, without its start.
+
+    A unit that runs and is not being stopped continues until its turn comes. Otherwise the stop is
+    recorded, too, so that the restart policy does not start the unit.
+    """
+    if control.stop or has_ended:
+        return _with_stop(control, now, math.inf)
+    return replace(control, start=0.0, reason="", code="", in_row=0, command="", others="")
+
+
 def _earlier_kill(recorded: float, kill_at: float) -> float:
     """Return the earlier one of two times, of which the first can be 0.0 and the second infinity.
 
@@ -566,9 +577,19 @@ class Operation:
         self._obstacles: dict[str, float] = {}
 
     def stop_in_order(self, units: Mapping[str, UnitStatus]) -> None:
-        """Also stop units, each when its turn comes. Those whose turn has come are stopped now."""
+        """Also stop units, each when its turn comes. Those whose turn has come are stopped now.
+
+        Their starts are cancelled first. If a restart was interrupted, the stop of a unit that it
+        has not reached would otherwise complete it, and a supervisor would start the other units.
+        """
+        starting = {name: unit for name, unit in units.items() if unit.control.start}
+        in_parallel(self._cancel_start, starting.values(), threads=self._api.connections)
         self._stopped.update((name, unit.attempt.number) for name, unit in units.items())
         self._stop_now(self._target.observation, self._find_steps(self._target.observation))
+
+    def _cancel_start(self, unit: UnitStatus) -> None:
+        change = partial(_without_start, now=self._api.now(), has_ended=unit.has_ended)
+        attempts.request(self._api, self._scope, unit, change)
 
     def start(self, units: Mapping[str, UnitStatus]) -> None:
         """Request the start of units. If Kubernetes restarts one with a delay, it is stopped."""
@@ -843,12 +864,23 @@ class Operation:
         return self._steps.find(observation, self._api.now(), request)
 
     def _still_stopped(self, observation: Observation) -> dict[str, UnitStatus]:
-        """Return the units that this command stops, without those that have been started again."""
+        """Return the units that this command stops, without those that have been started again.
+
+        If a supervisor or another command has started one again before `stop` has recorded its
+        stop, the new attempt is stopped.
+        """
         statuses = observation.unit_statuses
-        known = {name: statuses[name] for name in self._stopped if name in statuses}
-        return {
-            name: unit for name, unit in known.items() if not _is_new(unit, self._stopped[name])
-        }
+        found = {}
+        for name, number in list(self._stopped.items()):
+            unit = statuses.get(name)
+            if unit is None:
+                continue
+            is_recorded = (name, number) in self._kill_times
+            if self._verb == "stop" and not is_recorded:
+                self._stopped[name] = unit.attempt.number
+            if not _is_new(unit, self._stopped[name]):
+                found[name] = unit
+        return found
 
     def _stop_now(self, observation: Observation, steps: Steps) -> None:
         """Record the stop of the units whose turn has come, and of those that have ended."""

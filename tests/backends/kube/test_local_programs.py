@@ -20,8 +20,10 @@ from symphony.errors import BackendError, NotFound
 from symphony.status import State
 from symphony.testing.contract import all_running, until
 from symphony.usage import ProcessUsage
+from symphony_kube.client_requests import Operation
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.supervisor.detached import directory_of
+from symphony_kube.state.control_state import decode_control
 from tests.cli import in_process
 
 from .conftest import (
@@ -367,6 +369,95 @@ def test_clients_that_are_killed_and_clients_that_act_at_the_same_time(
     with pytest.raises(BackendError, match="has finished; launch it again"):
         shared.start_processes(name)
     assert shared.get_log(name, "worker").startswith("up\n")
+    shared.delete(name)
+
+
+# A process that is stopped as soon as the file exists that is its first argument.
+STOPS_LATER = """
+import os, signal, sys, time
+def stop(*_):
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.02)
+    raise SystemExit
+signal.signal(15, stop)
+print("up", flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+def test_a_stop_cancels_an_interrupted_restart_before_it_can_complete_it(
+    kube_cluster, shared, name, monkeypatch, tmp_path
+):
+    """The restart was recorded in `server` only. It would be complete with a stop of `worker`."""
+    gate = tmp_path / "gate"
+    exp = shared.new_experiment(name)
+    server = python(exp, "server", STOPS_LATER, str(gate)).restart_policy("Always")
+    server.ready(log="^up").termination_grace_period(60)
+    python(exp, "worker", UP).restart_policy("OnFailure").ready(log="^up")
+    shared.launch(exp)
+    shared.wait(name, until="ready", timeout=60)
+    request = attempts.request
+
+    def request_first(*arguments):
+        patched.setattr(attempts, "request", interrupt)
+        return request(*arguments)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(attempts, "request", request_first)
+        with pytest.raises(KeyboardInterrupt):
+            shared.restart_processes(name, ["server", "worker"])
+    starts = []
+
+    def note_starts(api, scope, unit, *arguments):
+        if unit.pods[-1].unit == "worker":
+            pod = kube_cluster.raw.call("GET", kube_cluster.path(f"pods/{name}-server"))
+            control = decode_control(pod["metadata"]["annotations"]["symphony/control"])
+            starts.append(control.start)
+            gate.touch()
+        return request(api, scope, unit, *arguments)
+
+    monkeypatch.setattr(attempts, "request", note_starts)
+    stopped = {item.name: item.displayed_state for item in shared.stop_processes(name)}
+    assert starts == [0.0]
+    assert stopped == {"server": "stopped", "worker": "stopped"}
+    shared.delete(name)
+
+
+def test_a_unit_that_is_started_again_during_a_stop_is_stopped(
+    kube_cluster, shared, name, monkeypatch, tmp_path
+):
+    """The client of a restart is killed. The supervisor completes it before the stop is recorded,
+    but after the stop has read the state.
+    """
+    gate = tmp_path / "gate"
+    exp = shared.new_experiment(name)
+    server = python(exp, "server", STOPS_LATER, str(gate)).restart_policy("Always")
+    server.ready(log="^up").termination_grace_period(60)
+    shared.launch(exp)
+    shared.wait(name, until="ready", timeout=60)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Operation, "run", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            shared.restart_processes(name, ["server"])
+    request = attempts.request
+
+    def request_later(*arguments):
+        gate.touch()
+        second = kube_cluster.path(f"pods/{name}-server--2")
+        wait_until(lambda: kube_cluster.raw.find(second))
+        return request(*arguments)
+
+    monkeypatch.setattr(attempts, "request", request_later)
+    (stopped,) = shared.stop_processes(name)
+    assert stopped.displayed_state == "stopped"
     shared.delete(name)
 
 

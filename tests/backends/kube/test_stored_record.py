@@ -185,6 +185,30 @@ def test_a_claim_is_kept_while_a_supervisor_adds_to_the_record(shared, name, sec
     shared.delete(name)
 
 
+def test_a_claim_is_repeated_if_a_supervisor_adds_to_the_record_after_it_was_read(
+    shared, name, secret, monkeypatch
+):
+    """The API server refuses the first claim with a conflict."""
+    scope = launch(shared, name)
+    store = DescriptionStore(shared.api, scope)
+    entries = [PROBLEMS]
+    read, reads = store.read, []
+
+    def read_before_supervisor():
+        reads.append(read())
+        while entries:
+            store_entries(shared.api, scope, entries.pop())
+        return reads[-1]
+
+    monkeypatch.setattr(store, "read", read_before_supervisor)
+    with store.claimed() as claimed:
+        assert reads == [claimed, claimed]
+        assert HOLDER in secret()["metadata"]["annotations"]
+        store.write(claimed)
+    assert record_in_secret(secret()).problems == PROBLEMS.problems
+    shared.delete(name)
+
+
 @pytest.mark.parametrize("other", ["claims", "deletes"])
 def test_a_claim_is_lost_if_another_command_claims_or_deletes(shared, name, other):
     scope = launch(shared, name)

@@ -77,6 +77,9 @@ def _check_machine_is_released(
 ) -> None:
     """Check that a rank has not kept its machine too long while there was none for another one."""
     scenario, ranks = experiment.scenario, experiment.gang_of(past)
+    if experiment.stopping_since is not None or experiment.is_restarting:
+        # It waits for its turn to be stopped.
+        return
     if scenario.delays or scenario.crashes or not all(rank.programs for rank in ranks):
         return
     latest = [rank.programs[-1] for rank in ranks]

@@ -143,9 +143,6 @@ class Ledger:
             past.programs.pop()
             past.restarts -= failed.is_counted
             past.in_row -= failed.is_counted
-            gang = self.experiment.gangs.get(past.settings.gang or "")
-            if gang is not None and name in gang.restarted:
-                gang.restarted.remove(name)
         for promise in check_start(self.experiment, past, program):
             self.checked[promise] += 1
         past.programs.append(program)

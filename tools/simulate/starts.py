@@ -165,7 +165,9 @@ def _check_gang_restart(experiment: Experiment, past: Past, program: Program) ->
         is_early = program.started < gang.released + settings.place_within / 2 - EPSILON
         gang.released = None
         # Others can use the released machines for a while.
-        is_exempt = is_interrupted or _is_requested(ranks) or _is_changed(experiment, settings.gang)
+        is_exempt = _is_requested(ranks) or _is_changed(experiment, settings.gang)
+        # A supervisor that was killed while it started the ranks starts them at once again.
+        is_exempt = is_exempt or bool(experiment.scenario.crashes)
         if is_early and not is_exempt:
             raise Broken(RESTARTS, f"{program.name} was started too early after a release")
         return

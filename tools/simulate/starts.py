@@ -171,7 +171,7 @@ def _check_gang_restart(experiment: Experiment, past: Past, program: Program) ->
         if is_early and not is_exempt:
             raise Broken(RESTARTS, f"{program.name} was started too early after a release")
         return
-    if settings.restart == "Never":
+    if settings.restart == "Never" and not is_interrupted:
         raise Broken(RESTARTS, f"{program.name} was restarted, but its policy is Never")
     if _is_lost(experiment, settings.gang, latest) or _is_requested(ranks):
         return

@@ -20,6 +20,8 @@ Instance = TypeVar("Instance")
 
 # Stands for a value that was not given.
 _MISSING: Any = object()
+# The attributes that the functions of `dataclasses` read.
+_LIBRARY_ATTRIBUTES = ("__dataclass_fields__", "__dataclass_params__")
 
 
 class DataField:
@@ -180,7 +182,10 @@ def _set_state(self: Any, state: list[Any]) -> None:
 
 
 class _LibraryAttribute:
-    """An attribute that `dataclasses` gives its classes, with the value that it would have."""
+    """An attribute that `dataclasses` gives its classes.
+
+    When it is first read, the value that it would have replaces it.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -188,7 +193,10 @@ class _LibraryAttribute:
     def __get__(self, _instance: Any, cls: type) -> Any:
         for base in cls.__mro__:
             if "_declaration" in vars(base):
-                return getattr(_library_class(base), self.name)
+                library_class = _library_class(base)
+                for name in _LIBRARY_ATTRIBUTES:
+                    setattr(base, name, getattr(library_class, name))
+                return getattr(base, self.name)
         raise AttributeError(self.name)
 
 
@@ -217,8 +225,7 @@ def _create(cls: type, options: Mapping[str, bool]) -> type:
     members: dict[str, Any] = {
         "_declaration": declaration,
         "__init__": _constructor(cls, declaration),
-        "__dataclass_fields__": _LibraryAttribute("__dataclass_fields__"),
-        "__dataclass_params__": _LibraryAttribute("__dataclass_params__"),
+        **{name: _LibraryAttribute(name) for name in _LIBRARY_ATTRIBUTES},
         "__match_args__": () if options["kw_only"] else declaration.names,
     }
     # `copy.replace` of Python 3.13 calls the method __replace__.

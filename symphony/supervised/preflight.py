@@ -63,7 +63,8 @@ def check(manifest: HostManifest) -> None:
     encrypted services cannot be generated.
     """
     for name, source in manifest.secrets.items():
-        if not Path(source).is_file():
+        # The methods of Path raise an error if a name is too long for the file system.
+        if not os.access(source, os.F_OK) or not Path(source).is_file():
             raise SpecError(f"secret {name!r}: there is no file {source}")
         if not os.access(source, os.R_OK):
             raise SpecError(f"secret {name!r}: {source} cannot be read by this user")
@@ -99,7 +100,7 @@ def _check_command(spec: ProcessSpec, search_path: str | None) -> None:
     cwd = _checked_directory(spec)
     if cwd is None:
         return
-    if not Path(cwd).is_dir():
+    if not os.access(cwd, os.F_OK) or not Path(cwd).is_dir():
         raise SpecError(f"{process}: start_dir {cwd} is not a directory")
     program = spec.argv[0]
     if not program:
@@ -110,7 +111,7 @@ def _check_command(spec: ProcessSpec, search_path: str | None) -> None:
             raise SpecError(f"{process}: command {program!r} was not found on the PATH{hint}")
         return
     path = Path(cwd, program)
-    if not path.exists():
+    if not os.access(path, os.F_OK):
         raise SpecError(f"{process}: there is no {path}")
     if path.is_dir():
         raise SpecError(f"{process}: {path} is a directory; name a program in it")

@@ -93,6 +93,7 @@ def test_a_changed_file_or_address_is_a_difference(directory: Path) -> None:
     ("path", "message"),
     [
         ("missing.in", "missing.in: no such file"),
+        ("x" * 300, "xxx: cannot be read: File name too long"),
         (".", "not a file; name a text file"),
         ("pipe", "pipe: not a file; name a text file"),
         ("binary", "binary: not UTF-8 text (byte 1); save it as UTF-8, or use volumes for other"),

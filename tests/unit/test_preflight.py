@@ -57,6 +57,9 @@ def test_valid_commands_and_secrets_pass(tmp_path: Path) -> None:
 NOT_FOUND = "process 'g/p': command {!r} was not found on the PATH"
 
 
+TOO_LONG = "/" + "x" * 300
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -80,7 +83,10 @@ NOT_FOUND = "process 'g/p': command {!r} was not found on the PATH"
         ({"argv": ("",)}, "process 'g/p' has an empty command"),
         ({"cwd": "/no/such"}, "process 'g/p': start_dir /no/such is not a directory"),
         ({"cwd": "/etc/passwd"}, "process 'g/p': start_dir /etc/passwd is not a directory"),
+        ({"cwd": TOO_LONG}, f"process 'g/p': start_dir {TOO_LONG} is not a directory"),
+        ({"argv": (TOO_LONG,)}, f"process 'g/p': there is no {TOO_LONG}"),
         ({"secrets": {"t": "/no/token"}}, "secret 't': there is no file /no/token"),
+        ({"secrets": {"t": TOO_LONG}}, f"secret 't': there is no file {TOO_LONG}"),
         ({"secrets": {"t": "/"}}, "secret 't': there is no file /"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,8 +87,9 @@ def read_config_templates(experiment: Experiment) -> ConfigTemplates:
 def _read(path: Path) -> str:
     from symphony.model.document.documents import read_bytes
 
-    # A program that opens a named pipe waits for another program.
-    if path.exists() and not path.is_file():
+    # A program that opens a named pipe waits for another program. The methods of Path raise an
+    # error if a name is too long for the file system.
+    if os.access(path, os.F_OK) and not path.is_file():
         raise SpecError(f"{shown_name(str(path))}: not a file; name a text file")
     data = read_bytes(path, MAX_BYTES)
     try:

@@ -324,7 +324,7 @@ def exec_on_this_machine(
         completed = exec_command.run(spec, argv, env, capture_output=not interactive)
     except exec_command.CommandNotRunError as exc:
         raise SpecError(
-            f"cannot run {argv[0]!r} in the environment of {found.path!r}: {exc}"
+            f"cannot run the command {argv[0]!r} in the environment of {found.path!r}: {exc}"
         ) from exc
     code = completed.returncode
     return ExecResult(

@@ -239,7 +239,7 @@ class Changes(RuleBasedStateMachine):
         method = getattr(target, name)
         arguments: dict[str, Any] = {}
         for parameter in inspect.signature(method).parameters.values():
-            if parameter.kind is parameter.VAR_KEYWORD:
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
             is_required = parameter.default is parameter.empty
             if is_required or data.draw(st.booleans()):

@@ -10,7 +10,7 @@ from .conftest import kill_supervision, marked, python, run_id_of
 
 # bash replaces itself with the first kind of command, and remains the parent of the others.
 KINDS = [{"command": ["sleep", "600"]}, {"cmds": ["true", "sleep 600"]}, {"cmd": "sleep 600 | cat"}]
-CANNOT_RUN = "cannot run {!r} in the environment of 'p': "
+CANNOT_RUN = "cannot run the command {!r} in the environment of 'p': "
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def replace(instance: Instance, /, **changes: Any) -> Instance:
 
 
 class _Declaration:
-    """What a class declares: its fields, and the arguments of the decorator."""
+    """The declarations of a class: its fields, and the arguments of the decorator."""
 
     def __init__(self, cls: type, options: Mapping[str, bool]) -> None:
         self.options = options

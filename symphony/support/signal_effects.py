@@ -1,4 +1,4 @@
-"""What signals do to programs that do not handle them."""
+"""The effects of signals on programs that do not handle them."""
 
 from __future__ import annotations
 

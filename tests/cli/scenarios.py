@@ -360,8 +360,8 @@ class Scenarios(TopScenario, PageScenario):
         assert done.stderr.startswith("no experiment 'doomed'")
 
 
-# What the command line does with the answers of a backend is the same on every backend, so these
-# scenarios run on local processes. Other backends leave them out, or some of them.
+# The command line treats the answers of all backends in the same way, so these scenarios run on
+# local processes. Other backends leave them out, or some of them.
 SAME_ON_ALL_BACKENDS = (
     "test_ambiguous_name_is_a_menu_on_a_terminal",
     "test_command_after_the_dashes_is_passed_on_unchanged",

@@ -38,8 +38,8 @@ _PATH = re.compile(
 
 
 class Pods(enum.Enum):
-    """What happens to new Pods: they stay pending, they are reported as running, although no
-    program runs, or their programs run on this machine.
+    """The fate of new Pods: they stay pending, they are reported as running, although no program
+    runs, or their programs run on this machine.
     """
 
     PENDING = enum.auto()

@@ -191,7 +191,7 @@ class Executor:
         reported = self._reported
         for name, known in self._changed.items():
             seen = known.seen()
-            # What comes twice is no news, as for the executors of the product.
+            # A fact that is repeated is no news, as for the executors of the product.
             if seen != reported.processes.get(name):
                 reported.put(name, seen)
         self._changed.clear()

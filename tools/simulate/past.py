@@ -186,7 +186,7 @@ class Gang:
     released: float | None = None
 
     def count_anew(self) -> None:
-        """Begin to count restarts anew, because a user or the experiment starts the ranks."""
+        """Set the count of restarts to zero, because a user or the experiment starts the ranks."""
         self.forget_restarts()
         if self.released is not None:
             # The user does not want to wait until others have used the machines.

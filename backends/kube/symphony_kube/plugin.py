@@ -1,6 +1,6 @@
 """The pluggy plug-in through which symphony finds the kube backend."""
 
-from symphony.hookspecs import BackendInfo, Option
+from symphony.hookspecs import CAPABILITIES, BackendInfo, Option
 
 OPTIONS = (
     Option(
@@ -49,29 +49,7 @@ BACKEND = BackendInfo(
     aliases=("kubernetes", "k8s"),
     summary="Pods, Services and Jobs of a Kubernetes cluster",
     load="symphony_kube.cluster:KubeCluster",
-    capabilities=frozenset(
-        {
-            "launch",
-            "stop",
-            "control",
-            "up",
-            "code",
-            "logs",
-            "runs",
-            "exec",
-            "login",
-            "copy",
-            "forward",
-            "debug",
-            "external-url",
-            "usage",
-            "topology",
-            "restart",
-            "policies",
-            "gpu",
-            "ranks",
-        }
-    ),
+    capabilities=frozenset(CAPABILITIES),
     options=OPTIONS,
     extra="kube",
     place="symphony_kube.api.cluster_identity:place",

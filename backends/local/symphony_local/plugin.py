@@ -1,35 +1,13 @@
 """The plug-in that registers the local backend."""
 
-from symphony.hookspecs import SNAPSHOT, STATE_DIR, BackendInfo
+from symphony.hookspecs import CAPABILITIES, SNAPSHOT, STATE_DIR, BackendInfo
 
 BACKEND = BackendInfo(
     name="local",
     aliases=("subproc", "subprocess"),
     summary="processes of this machine, under a detached supervisor",
     load="symphony_local.cluster:LocalCluster",
-    capabilities=frozenset(
-        {
-            "launch",
-            "stop",
-            "control",
-            "up",
-            "code",
-            "logs",
-            "runs",
-            "exec",
-            "login",
-            "copy",
-            "forward",
-            "debug",
-            "external-url",
-            "usage",
-            "topology",
-            "restart",
-            "policies",
-            "gpu",
-            "ranks",
-        }
-    ),
+    capabilities=frozenset(CAPABILITIES),
     options=(SNAPSHOT, STATE_DIR),
     experiments="symphony.supervised.record.directory:experiment_names",
 )

@@ -1,33 +1,12 @@
 """The plug-in that registers the Slurm backend."""
 
-from symphony.hookspecs import STATE_DIR, BackendInfo, Option
+from symphony.hookspecs import CAPABILITIES, STATE_DIR, BackendInfo, Option
 
 BACKEND = BackendInfo(
     name="slurm",
     summary="one Slurm job, with an agent on each of its nodes",
     load="symphony_slurm.cluster:SlurmCluster",
-    capabilities=frozenset(
-        {
-            "launch",
-            "stop",
-            "control",
-            "up",
-            "code",
-            "logs",
-            "runs",
-            "exec",
-            "login",
-            "copy",
-            "forward",
-            "external-url",
-            "usage",
-            "topology",
-            "restart",
-            "policies",
-            "gpu",
-            "ranks",
-        }
-    ),
+    capabilities=frozenset(CAPABILITIES) - {"debug"},
     options=(
         Option(name="partition", flags=("--partition",), metavar="NAME", help="Slurm's partition"),
         Option(name="account", flags=("--account",), metavar="NAME", help="Slurm's account"),

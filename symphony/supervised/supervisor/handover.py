@@ -457,7 +457,7 @@ def _supervise(supervisor: Supervisor, guard: Guard) -> None:
     """Supervise the processes until all of them have exited."""
     supervisor.prepare_stop()
     supervisor.watch_guardian(guard)
-    # What the supervisor has created until now is no garbage.
+    # The objects that exist now are needed until the supervisor exits.
     gc.freeze()
     gc.enable()
     supervisor.run()

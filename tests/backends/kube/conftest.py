@@ -37,9 +37,12 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.namespaces)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _state_directory(tmp_path_factory):
-    """Supervisors that run on this machine must not use the state directory of the user."""
+    """Supervisors that run on this machine must not use the state directory of the user.
+
+    Tests of other directories do not find the runs that these tests leave.
+    """
     previous = os.environ.get("SYMPHONY_STATE_DIR")
     os.environ["SYMPHONY_STATE_DIR"] = str(tmp_path_factory.mktemp("state"))
     yield
@@ -208,3 +211,14 @@ def cpu_of(samples: Sequence[ExperimentUsage]) -> list[float | None]:
 def run_of(cluster: Cluster, name: str) -> Run:
     (run,) = [run for run in cluster.list_runs() if run.experiment == name]
     return run
+
+
+def running_pods(kube, name):
+    """Return the running Pods of an experiment by UID."""
+    path = kube.path(f"pods?labelSelector=symphony/experiment%3D{name}")
+    items = kube.raw.call("GET", path)["items"]
+    return {
+        item["metadata"]["uid"]: item["metadata"]["name"]
+        for item in items
+        if "deletionTimestamp" not in item["metadata"] and item["status"]["phase"] == "Running"
+    }

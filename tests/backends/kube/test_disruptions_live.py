@@ -4,7 +4,7 @@ import re
 
 from symphony.testing.contract import all_running
 
-from .conftest import FOREVER, python, wait_until
+from .conftest import FOREVER, python, running_pods, wait_until
 
 SERVER = """
 import http.server, os
@@ -41,17 +41,6 @@ def served(cluster, name):
     return exp
 
 
-def pods_of(kube, name):
-    """Return the running Pods of an experiment by UID."""
-    path = kube.path(f"pods?labelSelector=symphony/experiment%3D{name}")
-    items = kube.raw.call("GET", path)["items"]
-    return {
-        item["metadata"]["uid"]: item["metadata"]["name"]
-        for item in items
-        if "deletionTimestamp" not in item["metadata"] and item["status"]["phase"] == "Running"
-    }
-
-
 def evict(kube, pod):
     """Evict a Pod, as ``kubectl drain`` does."""
     metadata = {"name": pod, "namespace": kube.namespace}
@@ -63,12 +52,12 @@ def test_an_experiment_whose_pods_are_all_evicted(kube_cluster, shared, name):
     """All processes run again in new Pods, and the clients reach the server at its address."""
     shared.launch(served(shared, name))
     wait_until(lambda: all_running(shared.describe_experiment(name)))
-    before = pods_of(kube_cluster, name)
+    before = running_pods(kube_cluster, name)
     for pod in before.values():
         evict(kube_cluster, pod)
 
     def runs_again():
-        pods = pods_of(kube_cluster, name)
+        pods = running_pods(kube_cluster, name)
         is_new = len(pods) == len(before) and pods.keys().isdisjoint(before)
         return is_new and all_running(shared.describe_experiment(name))
 

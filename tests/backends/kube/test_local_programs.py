@@ -33,6 +33,7 @@ from .conftest import (
     metrics,
     python,
     run_of,
+    running_pods,
     served,
     unschedulable,
     wait_until,
@@ -111,17 +112,6 @@ def test_delete_follows_the_reverse_of_the_start_order(shared, name):
     assert float(app_exit) <= float(db_exit)
 
 
-def pods_of(kube, name):
-    """Return the running Pods of an experiment by UID."""
-    path = kube.path(f"pods?labelSelector=symphony/experiment%3D{name}")
-    items = kube.raw.call("GET", path)["items"]
-    return {
-        item["metadata"]["uid"]: item["metadata"]["name"]
-        for item in items
-        if "deletionTimestamp" not in item["metadata"] and item["status"]["phase"] == "Running"
-    }
-
-
 def test_pods_that_a_user_deletes(kube_cluster, shared, name):
     """A Pod is created again, also if it is the only one, unless its restart policy is Never.
 
@@ -131,9 +121,9 @@ def test_pods_that_a_user_deletes(kube_cluster, shared, name):
     python(exp, "server", FOREVER).restart_policy("Always")
     shared.launch(exp)
     wait_until(lambda: all_running(shared.describe_experiment(name)))
-    (first,) = pods_of(kube_cluster, name).values()
+    (first,) = running_pods(kube_cluster, name).values()
     kube_cluster.raw.call("DELETE", kube_cluster.path(f"pods/{first}"))
-    (second,) = wait_until(lambda: set(pods_of(kube_cluster, name).values()) - {first})
+    (second,) = wait_until(lambda: set(running_pods(kube_cluster, name).values()) - {first})
     wait_until(lambda: all_running(shared.describe_experiment(name)))
     (process,) = shared.describe_experiment(name)
     assert process.reason.startswith("lost: its Pod was deleted; started again on ")
@@ -147,9 +137,9 @@ def test_pods_that_a_user_deletes(kube_cluster, shared, name):
     changes = shared.up(exp)
     assert changes.names("started") == ["task"]
     wait_until(lambda: all_running(shared.describe_experiment(name)))
-    assert second in pods_of(kube_cluster, name).values()
+    assert second in running_pods(kube_cluster, name).values()
     shared.delete(name)
-    assert pods_of(kube_cluster, name) == {}
+    assert running_pods(kube_cluster, name) == {}
 
 
 def test_a_supervisor_of_another_machine_starts_nothing_during_a_deletion(

@@ -1,4 +1,4 @@
-"""Write entries of the record where every reader of the status finds them."""
+"""Write entries of the record to the objects that every reader of the status reads."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Content:
-    """What is stored: the entries of `EncodedRecord`, and the version of the format."""
+    """The stored data: the entries of `EncodedRecord`, and the version of the format."""
 
     version: int
     roster: str = ""

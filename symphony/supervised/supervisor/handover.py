@@ -460,6 +460,8 @@ def _supervise(supervisor: Supervisor, guard: Guard) -> None:
     # The objects that exist now are needed until the supervisor exits.
     gc.freeze()
     gc.enable()
+    # On a full disk, Python can write a part of a compiled module, which no program can import.
+    sys.dont_write_bytecode = True
     supervisor.run()
     guard.end()
 

@@ -529,3 +529,20 @@ def test_supervisor_does_not_belong_to_its_own_run(
     found = [item.pid for item in RunProcesses(run_id_of(cluster)).find()]
     assert found == [cluster.describe_process("exp", process.name).pid]
     assert supervisor_of(cluster) not in found
+
+
+def test_supervisor_writes_no_compiled_modules_while_it_supervises() -> None:
+    """On a full disk, it would write a part of one, and no program could import the module."""
+    program = """
+import sys
+from unittest.mock import Mock
+from symphony.supervised.supervisor import handover
+supervisor = Mock()
+supervisor.run = lambda: print(sys.dont_write_bytecode)
+handover._supervise(supervisor, Mock())
+"""
+    environment = {
+        key: text for key, text in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"
+    }
+    printed = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
+    assert printed == "True\n"

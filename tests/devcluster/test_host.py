@@ -87,16 +87,26 @@ def test_directories_of_cgroup_v1_are_in_every_hierarchy(tmp_path, monkeypatch):
     assert copied.read_text() == "0-1\n"
 
 
-def test_directories_of_cgroup_v2_can_use_the_controllers(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("available", "expected"),
+    [
+        ("cpuset cpu io memory pids rdma misc", "+cpu +cpuset +io +memory +pids"),
+        # The kubelet exits if the kernel has hugetlb and the directory of its node lacks it.
+        ("cpuset cpu io memory hugetlb pids rdma", "+cpu +cpuset +io +memory +pids +hugetlb"),
+    ],
+)
+def test_directories_of_cgroup_v2_can_use_the_controllers(
+    available, expected, tmp_path, monkeypatch
+):
     monkeypatch.setattr(cgroups, "MOUNTS", tmp_path)
-    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory hugetlb pids\n")
+    (tmp_path / "cgroup.controllers").write_text(f"{available}\n")
     (tmp_path / "cgroup.procs").touch()
     cgroups.check()
     cgroups.make("/symphony-devcluster/node1")
     assert (tmp_path / "symphony-devcluster/node1").is_dir()
     for directory in (tmp_path, tmp_path / "symphony-devcluster"):
         enabled = (directory / "cgroup.subtree_control").read_text()
-        assert enabled == "+cpu +cpuset +io +memory +pids"
+        assert enabled == expected
     assert cgroups.existing() == [tmp_path / "symphony-devcluster"]
 
 

@@ -15,12 +15,14 @@ MOUNTS = Path("/sys/fs/cgroup")
 NEEDED = ("blkio", "cpu", "cpuset", "devices", "freezer", "memory", "pids")
 # In version 2, the devices and the freezer are not controllers, and io replaces blkio.
 NEEDED_V2 = ("cpu", "cpuset", "io", "memory", "pids")
+# If the kernel has this controller, the kubelet requires it in the directory of its node, too.
+OPTIONAL_V2 = ("hugetlb",)
 
 
 def check() -> None:
     """Raise RequirementError if a control group controller that Kubernetes needs is missing."""
     if _unified():
-        available = (MOUNTS / "cgroup.controllers").read_text().split()
+        available = _available()
         missing = [name for name in NEEDED_V2 if name not in available]
     else:
         missing = [name for name in NEEDED if not (MOUNTS / name / "cgroup.procs").exists()]
@@ -51,15 +53,23 @@ def _unified() -> bool:
     return (MOUNTS / "cgroup.controllers").exists()
 
 
+def _available() -> list[str]:
+    """Return the names of the kernel's controllers. There is one list only with cgroup v2."""
+    return (MOUNTS / "cgroup.controllers").read_text().split()
+
+
 def _delegate(directory: Path) -> None:
     """Let the directories in a directory of cgroup v2 use the controllers."""
+    available = _available()
+    optional = [name for name in OPTIONAL_V2 if name in available]
+    controllers = [*NEEDED_V2, *optional]
     try:
         (directory / "cgroup.subtree_control").write_text(
-            " ".join(f"+{name}" for name in NEEDED_V2)
+            " ".join(f"+{name}" for name in controllers)
         )
     except OSError as exc:
         raise RequirementError(
-            f"cannot enable the controllers {', '.join(NEEDED_V2)} in {directory} "
+            f"cannot enable the controllers {', '.join(controllers)} in {directory} "
             f"({exc.strerror}): move the processes of its cgroup.procs into a directory of their "
             "own, or run the tests with kind"
         ) from exc

@@ -1,12 +1,14 @@
 """Run the blocks of a page in a temporary directory and compare their output.
 
 The blocks become one bash script, so that commands share variables and the working directory.
+The commands ``symphony`` run in forks of a server; see `tests.docs.command_server`.
 Python blocks run in a coprocess of the script, so that they share their names. The output and the
 exit code of each step are files, which are compared when the script has finished.
 """
 
 from __future__ import annotations
 
+import atexit
 import difflib
 import json
 import os
@@ -18,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,8 +40,13 @@ PAGE_TIMEOUT_SECONDS = 100.0
 DELETE_TIMEOUT_SECONDS = 60.0
 
 _PYTHON_BLOCKS = Path(__file__).with_name("python_blocks.py")
-_PYTHON_PROGRAM = "#!/bin/sh\nexec '{python}' \"$@\"\n"
-_SYMPHONY_PROGRAM = "#!{python}\nimport sys\nfrom symphony.__main__ import main\nsys.exit(main())\n"
+_COMMAND_SERVER = Path(__file__).with_name("command_server.py")
+_COMMAND_CLIENT = Path(__file__).with_name("command_client.py")
+# Pages with a cluster are run in several threads, which share the server.
+_SERVER_LOCK = threading.Lock()
+_PYTHON_PROGRAM = '#!/bin/sh\nexec {python} "$@"\n'
+_SYMPHONY_PROGRAM = '#!/bin/sh\nexec {python} -I -S {client} {server} {program} {process} "$@"\n'
+_SYMPHONY_PROCESS = "#!{python}\nimport sys\nfrom symphony.__main__ import main\nsys.exit(main())\n"
 # Variables of the user that would change the result of a page.
 _REMOVED_VARIABLES = ("SYMPHONY_", "KUBE", "TMUX", "PYTHON", "XDG_", "LC_", "DOCKER_")
 _REMOVED_VARIABLES += ("NO_COLOR", "FORCE_COLOR")
@@ -326,25 +334,19 @@ def _pattern(line: str) -> str:
 @contextmanager
 def create_sandbox(directory: Path, **environment: str) -> Iterator[Sandbox]:
     """Create the directories and the environment of a page, with a copy of the examples."""
-    names = ("page", "bin", "home", "steps")
-    page, programs, home, steps = (directory / name for name in names)
-    for path in (page, programs, home, steps):
+    names = ("page", "bin", "home", "steps", "lib")
+    page, programs, home, steps, library = (directory / name for name in names)
+    for path in (page, programs, home, steps, library):
         path.mkdir()
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "examples", page / "examples", ignore=ignored)
-    python = {"python": _PYTHON_PROGRAM, "python3": _PYTHON_PROGRAM}
-    for name, text in {**python, "symphony": _SYMPHONY_PROGRAM}.items():
-        (programs / name).write_text(text.format(python=sys.executable))
-        (programs / name).chmod(0o755)
-    inherited = {
-        key: value for key, value in os.environ.items() if not key.startswith(_REMOVED_VARIABLES)
-    }
+    _write_programs(programs, library / "symphony")
     with _tmux_sockets() as sockets:
         yield Sandbox(
             directory=page,
             steps=steps,
             environment={
-                **inherited,
+                **_inherited_variables(),
                 "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
                 "HOME": str(home),
                 "SYMPHONY_STATE_DIR": str(directory / "state"),
@@ -356,6 +358,57 @@ def create_sandbox(directory: Path, **environment: str) -> Iterator[Sandbox]:
                 **environment,
             },
         )
+
+
+def _write_programs(directory: Path, process: Path) -> None:
+    """Write the programs that a page calls, and to ``process`` one that runs ``symphony`` in a
+    process of its own.
+    """
+    with _SERVER_LOCK:
+        server = _command_server()
+    values = {
+        "python": shlex.quote(sys.executable),
+        "client": shlex.quote(str(_COMMAND_CLIENT)),
+        "server": shlex.quote(str(server)),
+        "program": shlex.quote(str(directory / "symphony")),
+        "process": shlex.quote(str(process)),
+    }
+    process.write_text(_SYMPHONY_PROCESS.format(python=sys.executable))
+    process.chmod(0o755)
+    python = {"python": _PYTHON_PROGRAM, "python3": _PYTHON_PROGRAM}
+    for name, text in {**python, "symphony": _SYMPHONY_PROGRAM}.items():
+        (directory / name).write_text(text.format(**values))
+        (directory / name).chmod(0o755)
+
+
+def _inherited_variables() -> dict[str, str]:
+    return {
+        key: value for key, value in os.environ.items() if not key.startswith(_REMOVED_VARIABLES)
+    }
+
+
+@cache
+def _command_server() -> Path:
+    """Start the server of commands for this process, and return its socket."""
+    directory = tempfile.TemporaryDirectory(prefix="sy-", dir="/tmp")
+    path = Path(directory.name) / "commands"
+    server = subprocess.Popen(
+        [sys.executable, str(_COMMAND_SERVER), str(path)],
+        cwd="/",
+        env={**_inherited_variables(), "LC_ALL": "C.UTF-8"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+    def end() -> None:
+        server.communicate()
+        directory.cleanup()
+
+    atexit.register(end)
+    assert server.stdout is not None
+    assert server.stdout.readline(), "the server of commands does not start"
+    return path
 
 
 @contextmanager

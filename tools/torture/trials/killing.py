@@ -150,14 +150,17 @@ def kill_guardian(workspace: Workspace) -> None:
     """Supervisors, their guardians or both are killed while processes exit: nothing is typed unless
     both were killed, no process starts twice, and every exit code is known that can be known.
     """
-    codes = _launch_exiting(workspace)
+    kills = workspace.count(2, 40)
+    codes = _launch_exiting(workspace, max(3, kills))
     running, may_be_unknown = list(codes), set[str]()
     is_guarded = True
-    for _ in range(workspace.count(2, 5)):
+    for number in range(kills):
         workspace.sleep()
         attack = workspace.random.choice(("supervisor", "guardian", "both"))
         workspace.note_moment("supervision", attack)
-        exiting = [name for name in running if workspace.random.random() < 0.3]
+        # So many that some still run when the last kill is over.
+        share = 0.9 / (kills - number)
+        exiting = [name for name in running if workspace.random.random() < share]
         early = [name for name in exiting if workspace.random.random() < 0.5]
         _let_exit(workspace, early)
         if attack != "supervisor":
@@ -198,11 +201,11 @@ def _check_exits(
             raise Violation(f"{process.name} was started {starts} times")
 
 
-def _launch_exiting(workspace: Workspace) -> dict[str, int]:
+def _launch_exiting(workspace: Workspace, processes: int) -> dict[str, int]:
     """Launch processes that wait for their end, and return their exit codes by their names."""
     experiment = workspace.cluster().new_experiment(NAME)
     codes: dict[str, int] = {}
-    for number in range(workspace.count(3, 12)):
+    for number in range(processes):
         name, code = f"p-{number}", workspace.random.randrange(100)
         os.mkfifo(workspace.directory / f"{name}-gate")
         script = f"echo started >>{name}; read end <{name}-gate; exit {code}"

@@ -57,6 +57,15 @@ class FoundProcess:
         return f"{self.pid} ({self.command})"
 
 
+def on_busy_machine(seconds: float) -> float:
+    """Return a time limit for this machine as busy as it is now.
+
+    If three programs wait for each processor, everything takes three times as long.
+    """
+    waiting = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return seconds * max(1.0, waiting)
+
+
 def find_processes(
     identity: str,
     run_ids: Iterable[str] = (),

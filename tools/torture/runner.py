@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
+from torture import checks
 from torture.children import Child
 from torture.trial import Trial
 from torture.workspace import KUBE, MOMENTS, Violation, Workspace
@@ -196,11 +197,11 @@ class Runner:
         seconds = time.monotonic() - item.child.started
         violation = ""
         if item.child.poll() is None:
-            if seconds < ROUND_TIMEOUT_SECONDS:
+            if seconds < checks.on_busy_machine(ROUND_TIMEOUT_SECONDS):
                 return False
             item.child.send(signal.SIGTERM)
             item.child.wait(_CLEANUP_TIMEOUT_SECONDS)
-            violation = f"the round was stopped after {ROUND_TIMEOUT_SECONDS:g} s"
+            violation = f"the round was stopped after {seconds:.0f} s"
         elif item.child.poll() != 0:
             violation = (item.child.output or item.child.errors).strip()
         key = (item.trial.name, item.backend)

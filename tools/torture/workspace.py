@@ -181,9 +181,12 @@ class Workspace:
         is_permitted: Callable[[int], bool] = checks.is_usual,
         timeout: float = checks.MAX_COMMAND_SECONDS,
     ) -> int:
-        """Wait for a command, check its answer and return its exit code."""
+        """Wait for a command, check its answer and return its exit code.
+
+        ``timeout`` is longer on a busy machine.
+        """
         try:
-            code = child.wait(timeout)
+            code = child.wait(checks.on_busy_machine(timeout))
         except TimeoutError as exc:
             raise Violation(f"symphony {' '.join(words)}: {exc}") from None
         output = child.output + child.errors
@@ -282,17 +285,18 @@ class Workspace:
     ) -> None:
         """Wait until a condition is true.
 
-        If it is not true after `settle_seconds`, raise Violation with the lines that
-        ``describe`` returns, or return if there are none.
+        If it is not true after `settle_seconds`, which are more on a busy machine, raise Violation
+        with the lines that ``describe`` returns, or return if there are none.
         """
-        deadline = time.monotonic() + self.settle_seconds
+        seconds = checks.on_busy_machine(self.settle_seconds)
+        deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
                 lines = list(describe())
                 if not lines:
                     return
                 state = ", ".join(str(found) for found in self.processes())
-                self.refuse([*lines, f"after {self.settle_seconds:g} s; running: {state}"])
+                self.refuse([*lines, f"after {seconds:.0f} s; running: {state}"])
             time.sleep(_POLL_SECONDS)
 
     def settle(self) -> bool:

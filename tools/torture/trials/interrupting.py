@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from symphony.status import State
+from torture import checks
 from torture.trial import trial
 from torture.trials.killing import send
 from torture.workspace import (
@@ -141,7 +142,7 @@ class _Interruption:
 
     def _repeat(self) -> None:
         """Run the command again. It can be refused while the interrupted one is in progress."""
-        deadline = time.monotonic() + self.workspace.settle_seconds
+        deadline = time.monotonic() + checks.on_busy_machine(self.workspace.settle_seconds)
         while True:
             command = self.workspace.start_command(*self.words)
             code = self.workspace.expect(command, *self.words)

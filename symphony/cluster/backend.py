@@ -181,6 +181,11 @@ class Backend(Generic[ManifestT]):
         """Return the names of the experiments that symphony has launched, in any order."""
         raise self.unsupported("cannot list experiments")
 
+    @property
+    def location(self) -> str:
+        """Where the experiments are, such as a directory, for messages, or ``""``."""
+        return ""
+
     def observe(self, experiment: str) -> ExperimentStatus:
         """Return the current status of an experiment and of its processes.
 

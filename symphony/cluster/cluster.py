@@ -933,6 +933,11 @@ class Cluster(CheckedAttributes):
         """Return the sorted names of the experiments that symphony launched on this cluster."""
         return sorted(self.implementation.names())
 
+    @property
+    def location(self) -> str:
+        """Where the experiments are, such as a directory, for messages, or ``""``."""
+        return self.implementation.location
+
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
         """Return the current status of an experiment and of its processes."""
         return self.implementation.observe(experiment)

@@ -261,10 +261,12 @@ def cannot_change(changes: Changes) -> AlreadyExists:
     )
 
 
-def experiment_not_found(name: str, known: Iterable[str]) -> NotFound:
+def experiment_not_found(name: str, known: Iterable[str], location: str = "") -> NotFound:
     """Return the error for an unknown experiment. ``known`` contains the names of existing
-    experiments.
+    experiments, which are in ``location``.
     """
     known = list(known)
+    if not known and location:
+        return NotFound(f"no experiment {shown(name)}; there are no experiments in {location}")
     hint = did_you_mean(name, known) or f"; existing experiments: {join_names(known)}"
     return NotFound(f"no experiment {shown(name)}{hint}")

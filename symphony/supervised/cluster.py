@@ -845,7 +845,7 @@ class HostCluster(Cluster):
             return RunDirectory(self._run_path)
         found = directory.find(self._root, experiment)
         if found is None:
-            raise experiment_not_found(experiment, self.list_experiments())
+            raise experiment_not_found(experiment, self.list_experiments(), self.location)
         return found
 
     def _describe(self, run: RunDirectory) -> ExperimentStatus:

@@ -99,6 +99,11 @@ class HostBackend(Backend[Manifest]):
         """Return the names of the run directories."""
         return [run.name for run in directory.find_all(self._root)]
 
+    @property
+    def location(self) -> str:
+        """The directory with the run directories."""
+        return str(self._root)
+
     def observe(self, experiment: str) -> ExperimentStatus:
         """Return the status that the manifest, the events and the running processes show."""
         return self._describe(self._find(experiment))

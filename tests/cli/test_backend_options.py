@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from symphony.cluster import Cluster
 from tests.cli.conftest import Program
 
 
@@ -70,3 +71,19 @@ def test_a_client_side_dry_run_is_a_dry_run(program: Program) -> None:
     path = program.file("rl", {"worker": "true"})
     shown = program.ok("launch", str(path), "--dry-run=client")
     assert shown == program.ok("launch", str(path), "--dry-run")
+
+
+def test_ls_says_where_there_are_no_experiments(program: Program) -> None:
+    done = program("ls")
+    assert done.returncode == 0
+    assert done.stderr == f"symphony: there are no experiments in {program.state}/local\n"
+    assert program("ls", "--json").stderr == ""
+    elsewhere = program.directory / "elsewhere"
+    cluster = Cluster.new("local", state_dir=elsewhere)
+    experiment = cluster.new_experiment("rl")
+    experiment.new_process("worker", command=["true"])
+    cluster.launch(experiment)
+    assert "there are no experiments in" in program("ps", "rl").stderr
+    options = ["-b", "local", "--state-dir", elsewhere]
+    assert [status["name"] for status in program.json("ls", *options)] == ["rl"]
+    cluster.delete("rl")

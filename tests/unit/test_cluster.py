@@ -163,6 +163,8 @@ def test_errors_about_an_experiment() -> None:
     assert str(similar) == "no experiment 'lerner'; did you mean 'learner'?"
     other = experiment_not_found("zzz", ["rl"])
     assert str(other) == "no experiment 'zzz'; existing experiments: rl"
+    nothing = experiment_not_found("zzz", [], "/state/local")
+    assert str(nothing) == "no experiment 'zzz'; there are no experiments in /state/local"
     assert "was not changed; delete it, or launch with force" in str(experiment_exists("rl"))
 
 

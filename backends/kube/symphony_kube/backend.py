@@ -178,6 +178,13 @@ class KubeBackend(Backend[Manifest]):
 
         return experiments.list_experiments(self.api, namespace=self._namespace)
 
+    @property
+    def location(self) -> str:
+        """The shared namespace, if it is set, and the API server."""
+        from symphony_kube.status import experiments
+
+        return experiments.location(self.api, self._namespace)
+
     def observe(self, experiment: str) -> ExperimentStatus:
         """Return the status that the objects of an experiment show."""
         from symphony_kube.api.background import Background

@@ -10,6 +10,7 @@ from symphony.commandline.exit_codes import BACKEND_ERROR, USAGE_ERROR, exit_cod
 from symphony.errors import (
     BackendError,
     LaunchFailed,
+    NotFound,
     SpecError,
     Unreachable,
 )
@@ -155,3 +156,9 @@ def test_nothing_is_printed_if_the_server_is_unreachable(kube_cluster, kube_faul
     with pytest.raises(Unreachable):
         Cluster.new("kube", **options).list_experiments()
     assert capfd.readouterr() == ("", "")
+
+
+def test_unknown_experiment_of_an_empty_cluster_names_the_server(kube_cluster, shared, name):
+    place = f"in namespace {kube_cluster.namespace} of the API server http"
+    with pytest.raises(NotFound, match=f"no experiment '{name}'; there are no experiments {place}"):
+        shared.describe_experiment(name)

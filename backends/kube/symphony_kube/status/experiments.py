@@ -199,17 +199,25 @@ def list_if_possible(list_objects: Callable[[], Iterable[Object]]) -> list[Objec
         return []
 
 
+def location(api: Api, namespace: str | None) -> str:
+    """Return where experiments are, for messages. ``namespace`` is the shared one, or None."""
+    if namespace is None:
+        return api.description
+    return f"namespace {namespace} of {api.description}"
+
+
 def status_without_objects(api: Api, scope: Scope) -> ExperimentStatus:
     """Return the status of an experiment that has no Pod, no Job and no roster.
 
     Raises `NotFound` if the experiment has no other objects either.
     """
+    namespace = scope.namespace if scope.shared else None
     try:
-        known = list_experiments(api, namespace=scope.namespace if scope.shared else None)
+        known = list_experiments(api, namespace=namespace)
     except ApiError as exc:
         if exc.status != 403:
             raise
-        known = []
+        raise experiment_not_found(scope.experiment, []) from exc
     if scope.experiment not in known:
-        raise experiment_not_found(scope.experiment, known)
+        raise experiment_not_found(scope.experiment, known, location(api, namespace))
     return ExperimentStatus(name=scope.experiment, backend=BACKEND, note=NOTHING_LEFT)

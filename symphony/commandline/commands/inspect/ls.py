@@ -47,11 +47,11 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     if args.watch:
         with listing.watching() as read:
             return watch(args, lambda: _watched_experiments(read()))
-    statuses = listing.read()
     if args.json:
+        statuses = listing.read()
         show_json([status.to_dict() for status in statuses])
     else:
-        print_coloured(_experiment_table(statuses))
+        print_coloured(_experiment_table(listing.read_all()))
     return listing.exit_code
 
 

@@ -89,6 +89,14 @@ class Listing:
             statuses += self._read_one(cluster, responses.get(cluster.backend))
         return sorted(statuses, key=lambda status: (status.name, status.backend))
 
+    def read_all(self) -> list[ExperimentStatus]:
+        """Return the same as `read`. If there are no experiments, report where they would be."""
+        statuses = self.read()
+        location = "" if statuses or self.exit_code != OK else self._selected.location
+        if location:
+            self._report(f"{self._prog}: there are no experiments in {location}")
+        return statuses
+
     def _read_one(self, cluster: Cluster, response: Names | None) -> list[ExperimentStatus]:
         """Return the statuses of one backend. If it fails, report this, and return no statuses."""
         try:

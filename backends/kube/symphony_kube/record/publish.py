@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
@@ -31,7 +32,7 @@ def publish(
 
     ``statuses`` contains the units that exist. Raises `ApiError` if the copy cannot be changed.
     """
-    store_entries(api, scope, entries)
+    stored = store_entries(api, scope, entries)
     unit = roster_unit(roster)
     kind, name = "Job" if unit.job else "Pod", scope.object_name(unit.name)
     # A change can have replaced a Pod by a Job.
@@ -42,16 +43,24 @@ def publish(
         kind, name = "Pod", status.pods[-1].name
     path = f"{collection_path(kind, scope.namespace)}/{name}"
     if entries.ending:
-        compare_and_swap(api, path, lambda body: _patch_of(body, entries))
+        valid_ending = "" if stored is None else stored.ending
+        compare_and_swap(api, path, lambda body: _patch_of(body, entries, valid_ending))
         return
     # Only the supervisor writes the other entries.
     patch = {"metadata": {"annotations": entries.annotations()}}
     api.call("PATCH", path, body=patch, content_type=MERGE_PATCH, accept=ACCEPT_METADATA)
 
 
-def _patch_of(body: Object, entries: EncodedRecord) -> Object:
+def _patch_of(body: Object, entries: EncodedRecord, valid_ending: str) -> Object:
+    """Return the patch that adds entries to a copy of the record.
+
+    ``valid_ending`` is that of the stored record, or ``""`` if nobody knows it. Programs that end
+    the experiment at the same time can reach the copy in another order than the stored record.
+    """
     record = record_in(body["metadata"].get("annotations") or {})
     merged = merge(record, entries)
+    if valid_ending:
+        merged = replace(merged, ending=valid_ending)
     if merged == record:
         return {}
     return {"metadata": {"annotations": merged.annotations()}}

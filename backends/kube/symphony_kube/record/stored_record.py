@@ -129,29 +129,34 @@ def read_stored_record(api: Api, scope: Scope) -> StoredRecord | None:
     )
 
 
-def store_entries(api: Api, scope: Scope, entries: EncodedRecord) -> None:
-    """Add entries to the stored record.
+def store_entries(api: Api, scope: Scope, entries: EncodedRecord) -> EncodedRecord | None:
+    """Add entries to the stored record, and return the record.
 
-    If there is none, or if the user may not change it, only the copy has the entries.
+    Return None if there is none, or if the user may not change it: only the copy has the entries.
     """
+    stored: EncodedRecord | None = None
 
     def change(secret: Object) -> Object | None:
+        nonlocal stored
+        stored = None
         if not _belongs_to(secret, scope):
             return None
         try:
             record = record_in_secret(secret)
         except ValueError:
             return None
-        merged = merge(record, entries)
-        if record == NO_RECORD or merged == record:
+        if record == NO_RECORD:
             return None
-        return fields_with(merged, secret)
+        stored = merge(record, entries)
+        return {} if stored == record else fields_with(stored, secret)
 
     try:
-        compare_and_swap(api, secret_path(scope), change)
+        secret = compare_and_swap(api, secret_path(scope), change)
     except ApiError as exc:
         if exc.status not in (403, 404):
             raise
+        return None
+    return None if secret is None else stored
 
 
 def _belongs_to(secret: Object, scope: Scope) -> bool:

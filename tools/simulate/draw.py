@@ -70,7 +70,10 @@ class _Draw:
             processes.append(self._process(f"p{number}", processes))
         scenario = Scenario(self._seed, processes)
         if self._has_gang and count > 1:
-            self._form_gang(processes[-min(count, 2 + int(self._random() * 2)) :])
+            size = min(count, 2 + int(self._random() * 2))
+            # Others can start before the ranks, and after them.
+            first = int(self._random() * (count - size + 1))
+            self._form_gang(processes[first : first + size])
         self._set_policies(scenario)
         names = [process.name for process in processes]
         if self._chance(0.55):

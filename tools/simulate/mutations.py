@@ -182,6 +182,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        if not 0 < len(placed) < len(ranks):",
         "        if len(placed) <= len(ranks):",
     ),
+    Mutation(
+        "unit-ignores-requests",
+        DRAFT,
+        '            if request.kind != "start" and not set(request.names).isdisjoint(ranks):',
+        '            if request.kind == "none":',
+    ),
     # --- what has happened ---
     Mutation(
         "never-ready",

@@ -94,7 +94,9 @@ def _check_machine_is_released(
 def _note_release(experiment: Experiment, past: Past, at: float) -> None:
     """Note that a gang releases its machines, because there are none for its other ranks."""
     name, gang = past.settings.name, past.settings.gang
-    ranks = experiment.gang_of(past)
+    # A change can have removed the rank without a machine while the others were being stopped.
+    removed = [each for each in experiment.gone if each.settings.gang == gang]
+    ranks = [*experiment.gang_of(past), *removed]
     lacks = any(rank.programs and rank.programs[-1].placed is None for rank in ranks)
     if gang is None or not past.settings.place_within:
         raise Broken(CAUSE, f"{name} has released its machine, but there is no limit")

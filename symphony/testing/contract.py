@@ -26,6 +26,7 @@ import pytest
 from symphony.archive.archive import Run
 from symphony.cluster import Cluster
 from symphony.cluster.plugins import find_backend
+from symphony.commandline.commands.table import TABLE
 from symphony.errors import AlreadyExists, BackendError, NotFound, SpecError
 from symphony.events import EventKind, ExperimentEvent
 from symphony.log_blocks import LogBlock, to_lines
@@ -33,7 +34,7 @@ from symphony.model import Experiment, Process, ProcessGroup
 from symphony.plan.topology import topology
 from symphony.status import ExperimentStatus, LogLine, ReasonCode, State
 from symphony.testing import programs
-from symphony.views.controls import Action, UserAction, perform
+from symphony.views.controls import UserAction
 
 # Arguments that a shell, an API or a terminal might alter.
 SPECIAL_TEXTS = (
@@ -54,11 +55,11 @@ SPECIAL_TEXTS = (
 PREFIX = "contract"
 
 
-def control(cluster: Cluster, action: Action, *processes: str, **options: Any) -> str:
+def control(cluster: Cluster, action: str, *processes: str, value: str = "") -> str:
     """Carry out a control as the views of an experiment do, and return what was done."""
     selected = processes or None
-    wanted = UserAction(action=action, experiment="contract", processes=selected, **options)
-    return perform(cluster, wanted)
+    request = UserAction(action=action, experiment="contract", processes=selected, value=value)
+    return TABLE.controls[action].perform(cluster, request)
 
 
 def list_own_experiments(cluster: Cluster) -> list[str]:
@@ -838,14 +839,14 @@ class BackendContract:
         other.starts_after("once", "succeeded")
         cluster.launch(experiment)
         before = cluster.wait("contract", timeout=self.timeout, until="ready")
-        done = control(cluster, Action.STOP, "agent")
+        done = control(cluster, "stop", "agent")
         assert done == "stopped agent-0, agent-1 of contract"
         status = cluster.describe_experiment("contract")
         states = [process.displayed_state for process in status]
         assert states == ["running", "stopped", "stopped", "succeeded"]
         assert status.processes[0] == before.processes[0]
         assert status.exit_code == 0
-        assert control(cluster, Action.START) == "started agent-0, agent-1 of contract"
+        assert control(cluster, "start") == "started agent-0, agent-1 of contract"
         after = cluster.wait("contract", timeout=self.timeout, until="ready")
         assert after.processes[0] == before.processes[0]
         assert all(process.state is State.RUNNING for process in after.processes[:3])
@@ -865,7 +866,7 @@ class BackendContract:
         self.add(experiment, "other", programs.FOREVER).starts_after("worker", "ready")
         cluster.launch(experiment)
         before = until(cluster, "contract", all_running, timeout=self.timeout)
-        assert control(cluster, Action.RESTART, "worker") == "restarted worker of contract"
+        assert control(cluster, "restart", "worker") == "restarted worker of contract"
         restarted = cluster.describe_process("contract", "worker")
         assert restarted.state is State.RUNNING
         assert restarted.started != before.processes[0].started
@@ -993,7 +994,7 @@ class BackendContract:
         assert next(iter(cluster.iter_logs("contract", ["worker-1"], follow=True))).text == "up"
         assert cluster.removed_processes("contract") == []
         before = cluster.wait("contract", timeout=self.timeout, until="started").processes[0]
-        done = control(cluster, Action.SCALE, replicas={"worker": 1})
+        done = control(cluster, "scale", value="worker=1")
         assert done.startswith("contract: stop worker-1: ")
         assert done.endswith("; remove worker-1")
         assert list(cluster.describe_experiment("contract")) == [before]
@@ -1003,7 +1004,7 @@ class BackendContract:
         assert [(line.process, line.text) for line in lines] == [("worker-1", "up")]
         with pytest.raises(NotFound, match="has no process 'other'"):
             cluster.get_log("contract", "other")
-        done = control(cluster, Action.SCALE, replicas={"worker": "+1"})
+        done = control(cluster, "scale", value="worker=+1")
         assert done == "contract: start worker-1 (new)"
         assert cluster.removed_processes("contract") == []
 
@@ -1045,7 +1046,7 @@ class BackendContract:
         self.add(experiment, "two", programs.SIGNALED).starts_after("one", "ready")
         cluster.launch(experiment)
         cluster.wait("contract", timeout=self.timeout, until="ready")
-        assert control(cluster, Action.SIGNAL, "team", signal="USR1").startswith("sent USR1 to ")
+        assert control(cluster, "signal", "team", value="USR1").startswith("sent USR1 to ")
         until(
             cluster,
             "contract",
@@ -1066,7 +1067,7 @@ class BackendContract:
             assert list_own_experiments(cluster) == []
             cluster.launch(experiment)
             until(cluster, "contract", all_running, timeout=self.timeout)
-            assert control(cluster, Action.DELETE) == "deleted contract"
+            assert control(cluster, "delete") == "deleted contract"
             assert list_own_experiments(cluster) == []
             with pytest.raises(NotFound, match="contract"):
                 cluster.describe_experiment("contract")

@@ -8,6 +8,7 @@ import pytest
 from textual.drivers._writer_thread import WriterThread
 
 from symphony.cluster import WatchedStatuses
+from symphony.commandline.commands.table import TABLE
 from symphony.commandline.top.app import TopApp
 from symphony.commandline.top.terminal import LastingFile
 from symphony.errors import BackendError, NotFound
@@ -88,7 +89,8 @@ def status(*processes, created=1.0, **values):
 
 @asynccontextmanager
 async def started(cluster, *, size=(80, 24)):
-    app = TopApp(lambda report: nullcontext(lambda: WatchedStatuses([])), None, (cluster, "rl"))
+    watch = nullcontext(lambda: WatchedStatuses([]))
+    app = TopApp(lambda report: watch, None, TABLE.controls, (cluster, "rl"))
     async with app.run_test(size=size) as pilot:
         yield pilot
 

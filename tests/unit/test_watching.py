@@ -4,14 +4,15 @@ import threading
 
 import pytest
 
-from symphony.errors import NotFound, Unreachable
+from symphony.commandline.commands.table import TABLE
+from symphony.errors import NotFound, SpecError, Unreachable
 from symphony.events import EventKind, ExperimentEvent
 from symphony.log_blocks import LogBlock
 from symphony.plan.topology import Node, Topology
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony.support.hidden_values import HiddenValues
 from symphony.usage import EVERYTHING, ExperimentUsage, ProcessUsage
-from symphony.views.controls import Action, UserAction, perform, question
+from symphony.views.controls import UserAction
 from symphony.views.experiment_model import (
     EventSeen,
     ExperimentModel,
@@ -278,25 +279,34 @@ def test_output_continues_where_it_was_interrupted(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("control", "expected"),
+    ("action", "expected"),
     [
-        ({"action": Action.STOP}, "Stop all processes of rl?"),
-        ({"action": Action.RESTART, "processes": ("a", "b")}, "Restart a, b of rl?"),
-        ({"action": Action.SIGNAL, "processes": ("a",), "signal": "HUP"}, "Send HUP to a of rl?"),
-        ({"action": Action.START}, ""),
-        ({"action": Action.SCALE, "replicas": {"a": "+2"}}, ""),
+        ({"action": "stop"}, "Stop all processes of rl?"),
+        ({"action": "restart", "processes": ("a", "b")}, "Restart a, b of rl?"),
+        ({"action": "signal", "processes": ("a",), "value": "HUP"}, "Send HUP to a of rl?"),
+        ({"action": "start"}, None),
+        ({"action": "scale", "value": "a=+2"}, None),
+        ({"action": "scale", "value": "a=2"}, "Change a=2 of rl? Processes can be removed."),
         (
-            {"action": Action.SCALE, "replicas": {"a": 2}},
-            "Change a=2 of rl? Processes can be removed.",
-        ),
-        (
-            {"action": Action.DELETE},
+            {"action": "delete"},
             "Delete rl? Its processes are stopped. The record of the run and its logs are kept.",
         ),
     ],
 )
-def test_controls_that_end_processes_are_confirmed(control, expected):
-    assert question(UserAction(experiment="rl", **control)) == expected
+def test_controls_that_end_processes_are_confirmed(action, expected):
+    asked = TABLE.controls[action["action"]].question(UserAction(experiment="rl", **action))
+    assert (asked and asked.text) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [("signal", "10", "SIGUSR1"), ("scale", "a=+2 b=3", "a=+2, b=3")],
+)
+def test_entries_of_controls_are_parsed(name, text, value):
+    entry = TABLE.controls[name].entry
+    assert entry.parse(text) == value
+    with pytest.raises(SpecError):
+        entry.parse("nothing like it")
 
 
 def test_controls_report_what_was_done():
@@ -307,6 +317,9 @@ def test_controls_report_what_was_done():
         def delete(self, experiment):
             pass
 
-    stop = UserAction(action=Action.STOP, experiment="rl", processes=("a",))
-    assert perform(Processes(), stop) == "stopped a of rl"
-    assert perform(Processes(), UserAction(action=Action.DELETE, experiment="rl")) == "deleted rl"
+    def perform(**action):
+        request = UserAction(experiment="rl", **action)
+        return TABLE.controls[request.action].perform(Processes(), request)
+
+    assert perform(action="stop", processes=("a",)) == "stopped a of rl"
+    assert perform(action="delete") == "deleted rl"

@@ -10,13 +10,11 @@ from symphony.commandline.commands.lookup.find_experiment import find_experiment
 from symphony.commandline.commands.next_steps import exposed_lines
 from symphony.commandline.exit_codes import FAILED, OK, UsageError
 from symphony.commandline.output.terminal import print_note, print_text
+from symphony.views.controls import describe_processes
 
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
     from symphony.status import ExperimentStatus, ProcessStatus, State
-
-
-_MAX_NAMES = 8
 
 
 def control(
@@ -56,9 +54,9 @@ def control(
     if args.dry_run:
         if args.json:
             show_json([process.to_dict() for process in selected])
-        print_note(f"would {verb} {_description(status.name, selected)}")
+        print_note(f"would {verb} {describe_processes(status.name, selected)}")
         return OK
-    action = f"{doing} {_description(status.name, selected)}"
+    action = f"{doing} {describe_processes(status.name, selected)}"
     try:
         with (
             show_progress(action) as shown,
@@ -79,9 +77,9 @@ def control(
             started = {process.name for process in result if process.has_started}
             changed = [process for process in changed if process.name in started]
         if changed:
-            print_text(f"{done} {_description(status.name, changed)}")
+            print_text(f"{done} {describe_processes(status.name, changed)}")
         if rest:
-            print_text(f"{already}: {_description(status.name, rest)}")
+            print_text(f"{already}: {describe_processes(status.name, rest)}")
         if shows_addresses and (lines := exposed_lines(line, status.name)):
             print_text("\n".join(lines))
     return _report_problems(result, status.now()) if starts else OK
@@ -96,17 +94,9 @@ def _without_finished_one_shots(
     if kept:
         print_note(
             f"not started again, because others wait only for the success: "
-            f"{_description(status.name, kept)}; to run it again, name it"
+            f"{describe_processes(status.name, kept)}; to run it again, name it"
         )
     return [process for process in selected if process not in kept]
-
-
-def _description(experiment: str, processes: Sequence[ProcessStatus]) -> str:
-    """Return the names of processes and of their experiment, such as ``learner of rl``."""
-    from symphony.support.names import join_names
-
-    names = join_names((process.path for process in processes), limit=_MAX_NAMES)
-    return f"{names} of {experiment}"
 
 
 def _report_problems(processes: Sequence[ProcessStatus], now: float) -> int:

@@ -1,7 +1,8 @@
 """The table of the commands: each module in a package below is a command.
 
 To add a command, add a module with the name of the command to the package of its group; see
-`symphony.commandline.parsing.command.CommandModule`.
+`symphony.commandline.parsing.command.CommandModule`. If the module has an attribute ``CONTROL``,
+the views offer the command; see `symphony.views.controls.Control`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from symphony.commandline.parsing.command import CommandModule
+
+if TYPE_CHECKING:
+    from symphony.views.controls import Control
 
 
 class Group(NamedTuple):
@@ -50,6 +54,11 @@ GROUPS = (
     Group("set_up", "set up", ("backends", "config", "completion")),
 )
 
+# The groups whose commands change experiments that exist.
+_CONTROL_PACKAGES = ("change", "clean_up")
+# The views show these controls first, and then the others in alphabetical order.
+_CONTROL_ORDER = ("start", "restart", "stop", "signal", "scale", "delete")
+
 
 class CommandTable:
     """The commands whose modules are in the packages of `GROUPS`.
@@ -77,6 +86,22 @@ class CommandTable:
     def load(self, name: str) -> CommandModule:
         """Return the module of a command."""
         return cast(CommandModule, import_module(self._modules[name]))
+
+    @cached_property
+    def controls(self) -> dict[str, Control]:
+        """Maps the names of the commands that the views offer to their declarations, in the order
+        in which the views show them.
+
+        The modules of all commands that change experiments are imported.
+        """
+        found = {}
+        for name, module in self._modules.items():
+            if module.split(".")[-2] in _CONTROL_PACKAGES:
+                control: Control | None = getattr(self.load(name), "CONTROL", None)
+                if control is not None:
+                    found[name] = control
+        first = [name for name in _CONTROL_ORDER if name in found]
+        return {name: found[name] for name in dict.fromkeys([*first, *sorted(found)])}
 
     def find_alias(self, word: str) -> str | None:
         """Return the name of the command that has this alias, or None if there is none."""

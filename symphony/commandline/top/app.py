@@ -24,6 +24,7 @@ from symphony.commandline.top.signs import ASCII, UNICODE
 from symphony.commandline.top.terminal import LastingDriver
 from symphony.commandline.top.watching_screen import Said, WatchingScreen
 from symphony.errors import SymphonyError
+from symphony.views.controls import Controls
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
@@ -31,8 +32,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 class TopApp(App[None]):
     """``symphony top``.
 
-    ``first`` is the experiment that is shown first, or None for the list. `error` is the exception
-    that has ended the application, if there was one.
+    ``controls`` are the commands that the screens offer. ``first`` is the experiment that is shown
+    first, or None for the list. `error` is the exception that has ended the application, if there
+    was one.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -67,6 +69,7 @@ class TopApp(App[None]):
         self,
         open_watch: OpenWatch,
         find_cluster: Callable[[str], Cluster],
+        controls: Controls,
         first: tuple[Cluster, str] | None = None,
     ) -> None:
         # The colours of the terminal suit its background, and NO_COLOR then removes all of them.
@@ -74,6 +77,7 @@ class TopApp(App[None]):
         self.theme = "ansi-dark"
         self.signs = UNICODE if supports_unicode(sys.stdout, os.environ) else ASCII
         self.set_class(self.signs is ASCII, "-ascii")
+        self.controls = controls
         self.error: BaseException | None = None
         self._open_watch = open_watch
         self._find_cluster = find_cluster

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from textual.binding import Binding, BindingType
+from textual.binding import Binding, BindingsMap, BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
@@ -20,9 +20,9 @@ from symphony.commandline.exit_codes import error_message
 from symphony.commandline.top.dialogs import Choice, Confirmation, Help, Prompt
 from symphony.commandline.top.signs import Signs
 from symphony.commandline.top.texts import one_line
-from symphony.errors import NotFound, SpecError, SymphonyError
+from symphony.errors import NotFound, SymphonyError
 from symphony.views.browser import has_display
-from symphony.views.controls import Action, UserAction, perform, question
+from symphony.views.controls import Control, UserAction, name_processes
 
 if TYPE_CHECKING:
     from symphony.commandline.top.app import TopApp
@@ -61,27 +61,16 @@ class WatchingScreen(Screen[None]):
 
     app: TopApp
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "control('stop')", "stop"),
-        Binding("S", "control('start')", "start", show=False),
-        Binding("r", "control('restart')", "restart"),
-        Binding("k", "signal", "signal", show=False),
-        Binding("c", "scale", "scale", show=False),
-        Binding("D", "control('delete')", "delete", show=False),
         Binding("a", "attach", "attach", show=False),
         Binding("o", "open_service", "open in the browser", show=False),
         Binding("question_mark", "help", "help", key_display="?"),
     ]
-    # The keys of the screen for the help, in addition to the keys of controls.
+    # The keys of the screen for the help.
     KEYS: ClassVar[Sequence[tuple[str, str]]] = ()
-    CONTROL_KEYS: ClassVar[Sequence[tuple[str, str]]] = (
-        ("s", "stop"),
-        ("S", "start"),
-        ("r", "restart"),
-        ("k", "send a signal"),
-        ("c", "change the number of replicas"),
+    # The keys of all screens for the help, in addition to the keys of controls.
+    COMMON_KEYS: ClassVar[Sequence[tuple[str, str]]] = (
         ("a", "attach the terminal to the process"),
         ("o", "open an exposed service in the browser"),
-        ("D", "stop and delete the experiment"),
         ("?", "this help"),
         ("Ctrl-C", "copy the text that is selected with the mouse, or quit"),
         ("q", "quit; the experiments keep running"),
@@ -92,10 +81,18 @@ class WatchingScreen(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
+        # The footer shows the keys in this order.
+        self._bindings = BindingsMap.merge([self._control_keys(), self._bindings])
         self._is_requested = False
         self._drawn = 0.0
         # The texts of widgets, by their identifiers.
         self._texts: dict[str, str | Content] = {}
+
+    def _control_keys(self) -> BindingsMap:
+        return BindingsMap(
+            Binding(control.key, f"control({name!r})", name, show=control.in_footer)
+            for name, control in self.app.controls.items()
+        )
 
     @property
     def signs(self) -> Signs:
@@ -180,65 +177,32 @@ class WatchingScreen(Screen[None]):
     # --- controls ---
 
     def action_control(self, name: str) -> None:
-        """Carry out a control after the user has confirmed it."""
+        """Carry out a control after the user has entered its value and confirmed it."""
         target = self.found_target()
         if target is None:
             return
-        action = Action(name)
-        processes = None if action is Action.DELETE else target.processes
-        self._confirm(
-            target, UserAction(action=action, experiment=target.experiment, processes=processes)
-        )
+        control = self.app.controls[name]
+        processes = None if control.whole_experiment else target.processes
+        entry = control.entry
 
-    def action_signal(self) -> None:
-        """Ask for a signal, and send it."""
-        from symphony.support.signal_names import find_signal
-
-        target = self.found_target()
-        if target is None:
-            return
-
-        def send(name: str | None) -> None:
-            if name is None:
-                return
-            control = UserAction(
-                action=Action.SIGNAL,
-                experiment=target.experiment,
-                processes=target.processes,
-                signal=find_signal(name).name,
+        def confirm(value: str) -> None:
+            request = UserAction(
+                action=name, experiment=target.experiment, processes=processes, value=value
             )
-            self._confirm(target, control)
+            self._confirm(target, control, request)
 
-        prompt = Prompt(
-            f"Signal for {_words(target)}:",
-            text="TERM",
-            hint="a name or a number, such as HUP, SIGUSR1 or 10",
-            check=find_signal,
-        )
-        self.app.push_screen(prompt, send)
-
-    def action_scale(self) -> None:
-        """Ask for numbers of replicas, and change them."""
-        target = self.found_target()
-        if target is None:
+        if entry is None:
+            confirm("")
             return
 
-        def scale(text: str | None) -> None:
-            if text is None:
-                return
-            control = UserAction(
-                action=Action.SCALE, experiment=target.experiment, replicas=_replicas(text)
-            )
-            self._confirm(target, control)
+        def enter(text: str | None) -> None:
+            if text is not None:
+                confirm(entry.parse(text))
 
-        name = target.processes[0].rpartition("-")[0] if target.processes else ""
-        prompt = Prompt(
-            f"Replicas of {target.experiment}:",
-            text=f"{name}=" if name else "",
-            hint="NAME=COUNT, such as agent=16, or a difference, such as agent=+2",
-            check=_replicas,
-        )
-        self.app.push_screen(prompt, scale)
+        title = entry.title.format(target=_words(target), experiment=target.experiment)
+        text = _replicated_name(target) if entry.is_count else entry.default
+        prompt = Prompt(title, text=text, hint=entry.hint, check=entry.parse)
+        self.app.push_screen(prompt, enter)
 
     def action_attach(self) -> None:
         """Attach the terminal to a process."""
@@ -298,7 +262,8 @@ class WatchingScreen(Screen[None]):
 
     def action_help(self) -> None:
         """Show the keys."""
-        self.app.push_screen(Help([*self.KEYS, *self.CONTROL_KEYS]))
+        controls = [(control.key, control.help) for control in self.app.controls.values()]
+        self.app.push_screen(Help([*self.KEYS, *controls, *self.COMMON_KEYS]))
 
     def found_target(self) -> Target | None:
         """Return what controls apply to. If there is nothing, tell the user."""
@@ -311,19 +276,19 @@ class WatchingScreen(Screen[None]):
             self.say("nothing is selected", is_error=True)
         return target
 
-    def _confirm(self, target: Target, control: UserAction) -> None:
+    def _confirm(self, target: Target, control: Control, request: UserAction) -> None:
         """Carry out a control, after a confirmation if it ends processes."""
 
         def run(is_confirmed: bool | None = True) -> None:
             if not is_confirmed:
                 self.say("cancelled")
                 return
-            self.say(f"{control.action} {_words(target)} ...")
-            self.in_background(lambda: perform(target.cluster, control))
+            self.say(f"{request.action} {_words(target)} ...")
+            self.in_background(lambda: control.perform(target.cluster, request))
 
-        text = question(control)
-        if text:
-            self.app.push_screen(Confirmation(text), run)
+        question = control.question(request)
+        if question is not None:
+            self.app.push_screen(Confirmation(question.text), run)
         else:
             run()
 
@@ -344,21 +309,12 @@ def open_browser(url: str) -> None:
 
 def _words(target: Target) -> str:
     """Return what a control applies to, such as ``learner of rl``."""
-    from symphony.support.names import join_names
-
     if target.processes is None:
         return target.experiment
-    return f"{join_names(target.processes, limit=4)} of {target.experiment}"
+    return name_processes(target.experiment, target.processes, limit=4)
 
 
-def _replicas(text: str) -> dict[str, int | str]:
-    """Parse ``agent=16 worker=+2``."""
-    replicas: dict[str, int | str] = {}
-    for word in text.replace(",", " ").split():
-        name, equals, count = word.partition("=")
-        if not name or not equals or not count:
-            raise SpecError(f"{word!r} is not NAME=COUNT, such as agent=16")
-        replicas[name] = int(count) if count.isdecimal() else count
-    if not replicas:
-        raise SpecError("no number of replicas; enter NAME=COUNT, such as agent=16")
-    return replicas
+def _replicated_name(target: Target) -> str:
+    """Return the beginning of the number of replicas for the selected process, or ``""``."""
+    name = target.processes[0].rpartition("-")[0] if target.processes else ""
+    return f"{name}=" if name else ""

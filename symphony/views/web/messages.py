@@ -16,12 +16,32 @@ from symphony.plan.topology import Topology, folded, tally
 from symphony.process_details import ProcessDetails
 from symphony.status import ExperimentStatus, ProcessStatus
 from symphony.usage import ProcessUsage
+from symphony.views.controls import Control
 from symphony.views.experiment_model import ExperimentModel, NumberedEvent, attention
 from symphony.views.output_tail import OutputLine
 from symphony.views.usage_history import UsageHistory
 
 # The longest text that the page writes into the box of one process below its name.
 _WIDEST_STATE = "running, not ready"
+
+
+def control(name: str, declared: Control) -> dict[str, Any]:
+    """Return a control that the page offers."""
+    entry = declared.entry
+    return {
+        "action": name,
+        "help": declared.help,
+        "whole_experiment": declared.whole_experiment,
+        "effective_for": declared.effective_for,
+        "entry": entry
+        and {
+            "label": entry.label,
+            "hint": entry.hint,
+            "default": entry.default,
+            "choices": entry.choices,
+            "is_count": entry.is_count,
+        },
+    }
 
 
 def experiment_row(status: ExperimentStatus) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from symphony.cluster.run_results import (
     open_run,
 )
 from symphony.errors import NotFound, SpecError, SymphonyError, Unreachable, Unsupported
-from symphony.views import controls
+from symphony.views.controls import Controls, UserAction
 from symphony.views.visible_environment import shown_environment
 from symphony.views.web import messages
 from symphony.views.web.security import Access, BodyTooLarge
@@ -54,9 +54,9 @@ _STATUS_CODES: tuple[tuple[type[SymphonyError], int], ...] = (
 Handle = Callable[[Request], Awaitable[Any]]
 
 
-def application(viewing: Viewing, access: Access) -> Starlette:
+def application(viewing: Viewing, access: Access, controls: Controls) -> Starlette:
     """Return the application that answers the permitted requests."""
-    requests = Requests(viewing, access)
+    requests = Requests(viewing, access, controls)
     calls: dict[str, Handle] = {
         "session": requests.session,
         "process": requests.process,
@@ -80,13 +80,19 @@ def application(viewing: Viewing, access: Access) -> Starlette:
 class Requests:
     """The functions that answer requests. Each returns what is sent as JSON, or a response."""
 
-    def __init__(self, viewing: Viewing, access: Access) -> None:
+    def __init__(self, viewing: Viewing, access: Access, controls: Controls) -> None:
         self._viewing = viewing
         self._access = access
+        self._controls = controls
 
     async def session(self, _: Request) -> dict[str, Any]:
         """Return what the page must know about the server."""
-        return {"read_only": self._access.read_only, "host": platform.node()}
+        controls = [messages.control(name, offered) for name, offered in self._controls.items()]
+        return {
+            "read_only": self._access.read_only,
+            "host": platform.node(),
+            "controls": controls,
+        }
 
     async def process(self, request: Request) -> dict[str, Any]:
         """Return the settings of a process."""
@@ -225,16 +231,19 @@ class Requests:
         """Carry out a control, or return the question that the page must ask first."""
         body = _read_object(await request.body())
         backend = body.get("backend")
-        control = _parse_control(body)
-        question = controls.question(control)
-        if question and body.get("confirmed") is not True:
-            return {"question": question}
+        action = _parse_action(body)
+        control = self._controls.get(action.action)
+        if control is None:
+            raise SpecError(f"there is no control {action.action!r}")
+        question = control.question(action)
+        if question is not None and body.get("confirmed") is not True:
+            return {"question": question.text, "confirm": question.confirm}
 
         def perform() -> str:
-            return controls.perform(self._viewing.find_cluster(str(backend)), control)
+            return control.perform(self._viewing.find_cluster(str(backend)), action)
 
         text = await self._viewing.threads.call(perform)
-        channel = self._viewing.experiment_channel(str(backend), control.experiment)
+        channel = self._viewing.experiment_channel(str(backend), action.experiment)
         if channel is not None:
             channel.refresh()
         return {"text": text}
@@ -291,27 +300,17 @@ def _read_text(body: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _parse_control(body: Mapping[str, Any]) -> controls.UserAction:
-    """Return the control that the page has sent. Raises SpecError if it is damaged."""
+def _parse_action(body: Mapping[str, Any]) -> UserAction:
+    """Return the action that the page has sent. Raises SpecError if it is damaged."""
     processes = body.get("processes")
-    replicas = body.get("replicas")
-    try:
-        action = controls.Action(body.get("action"))
-    except ValueError:
-        raise SpecError(f"there is no control {body.get('action')!r}") from None
     is_selection = isinstance(processes, list) and all(isinstance(name, str) for name in processes)
     if processes is not None and not is_selection:
         raise SpecError("processes must be a list of names")
-    if not isinstance(body.get("experiment"), str) or not isinstance(body.get("signal", ""), str):
-        raise SpecError("experiment and signal must be text")
-    if replicas is not None and not isinstance(replicas, dict):
-        raise SpecError("replicas must be an object")
-    return controls.UserAction(
-        action=action,
-        experiment=body["experiment"],
+    return UserAction(
+        action=_read_text(body, "action"),
+        experiment=_read_text(body, "experiment"),
         processes=None if processes is None else tuple(processes),
-        signal=body.get("signal", ""),
-        replicas=replicas,
+        value=_read_text({"value": "", **body}, "value"),
     )
 
 

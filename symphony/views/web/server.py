@@ -19,6 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from symphony.cluster import Cluster
 from symphony.errors import BackendError
+from symphony.views.controls import Controls
 from symphony.views.web.channels import OpenWatch
 from symphony.views.web.routes import application
 from symphony.views.web.security import Access, Guard
@@ -36,13 +37,15 @@ MAX_WAITING_CONNECTIONS = 100
 class WebServer:
     """The server of the page. It listens when it is created, and answers while `run` runs.
 
-    Raises `BackendError` if the port cannot be used. Port 0 stands for any free port.
+    ``controls`` are the commands that the page offers. Port 0 stands for any free port. Raises
+    `BackendError` if the port cannot be used.
     """
 
     def __init__(
         self,
         find_cluster: FindCluster,
         open_list: OpenWatch,
+        controls: Controls,
         *,
         port: int = 0,
         read_only: bool = False,
@@ -50,6 +53,7 @@ class WebServer:
     ) -> None:
         self._find_cluster = find_cluster
         self._open_list = open_list
+        self._controls = controls
         self._socket = _listen(port)
         self.access = Access(port=self._socket.getsockname()[1], read_only=read_only, start=start)
         self._server: _Server | None = None
@@ -70,7 +74,7 @@ class WebServer:
     async def _serve(self, on_ready: Callable[[], None]) -> None:
         viewing = Viewing(_Clusters(self._find_cluster), self._open_list)
         config = uvicorn.Config(
-            Guard(application(viewing, self.access), self.access),
+            Guard(application(viewing, self.access, self._controls), self.access),
             log_config=None,
             access_log=False,
             lifespan="off",

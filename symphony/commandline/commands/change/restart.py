@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from symphony.commandline.commands import shared_arguments
 from symphony.commandline.commands.control_processes import control, grace_period
 from symphony.commandline.parsing.command import Command
+from symphony.views.controls import Control, Question, describe_started
 
 if TYPE_CHECKING:
+    from symphony.cluster import Cluster
     from symphony.commandline.commands.line import Line
     from symphony.status import ProcessStatus
+    from symphony.views.controls import UserAction
 
 COMMAND = Command(changes=True, json="the statuses of the processes as JSON")
 
@@ -60,3 +63,25 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
         starts=True,
         shows_addresses=True,
     )
+
+
+def _restart(cluster: Cluster, request: UserAction) -> str:
+    from symphony.cluster.debug.restarting import restart_with_ordinary_commands
+    from symphony.cluster.matching import select_processes
+
+    experiment = request.experiment
+    status = cluster.describe_experiment(experiment)
+    finished = cluster.finished_one_shots(status) if request.processes is None else []
+    names = [process.name for process in select_processes(status, request.selection)]
+    names = [name for name in names if name not in finished]
+    restarted = restart_with_ordinary_commands(cluster, experiment, names)
+    return describe_started("restarted", experiment, restarted)
+
+
+CONTROL = Control(
+    key="r",
+    help="restart",
+    in_footer=True,
+    question=lambda request: Question(f"Restart {request.target}?", "Restart"),
+    perform=_restart,
+)

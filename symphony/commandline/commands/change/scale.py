@@ -11,8 +11,10 @@ from symphony.commandline.commands.change_experiment import change_experiment
 from symphony.commandline.commands.lookup.find_experiment import find_experiment
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing.command import Command
+from symphony.views.controls import Control, Question, UserAction, ValueEntry
 
 if TYPE_CHECKING:
+    from symphony.cluster import Cluster
     from symphony.commandline.commands.line import Line
 
 COMMAND = Command(changes=True, json="the changes as JSON")
@@ -69,3 +71,56 @@ def _counts(words: Sequence[str]) -> dict[str, str]:
             )
         counts[name] = number
     return counts
+
+
+def _parse_replicas(text: str) -> dict[str, int | str]:
+    """Parse the numbers of replicas that a user enters in a view, such as ``agent=16 worker=+2``.
+
+    Raises `SpecError` if the text has another form.
+    """
+    from symphony.errors import SpecError
+
+    replicas: dict[str, int | str] = {}
+    for word in text.replace(",", " ").split():
+        name, equals, count = word.partition("=")
+        if not name or not equals or not count:
+            raise SpecError(f"{word!r} is not NAME=COUNT, such as agent=16")
+        replicas[name] = int(count) if count.isdecimal() else count
+    if not replicas:
+        raise SpecError("no number of replicas; enter NAME=COUNT, such as agent=16")
+    return replicas
+
+
+def _format_replicas(text: str) -> str:
+    return ", ".join(f"{name}={count}" for name, count in _parse_replicas(text).items())
+
+
+def _ask_before_removal(request: UserAction) -> Question | None:
+    """Return a question if a number of replicas can become smaller."""
+    counts = _parse_replicas(request.value).values()
+    if all(str(count).startswith("+") for count in counts):
+        return None
+    value = _format_replicas(request.value)
+    text = f"Change {value} of {request.experiment}? Processes can be removed."
+    return Question(text, "Change")
+
+
+def _scale(cluster: Cluster, request: UserAction) -> str:
+    changes = cluster.scale(request.experiment, _parse_replicas(request.value))
+    return f"{request.experiment}: {'; '.join(changes.lines()) or 'nothing to change'}"
+
+
+CONTROL = Control(
+    key="c",
+    help="change the number of replicas",
+    whole_experiment=True,
+    entry=ValueEntry(
+        title="Replicas of {experiment}:",
+        label="Replicas",
+        hint="NAME=COUNT, such as agent=16, or a difference, such as agent=+2",
+        parse=_format_replicas,
+        is_count=True,
+    ),
+    question=_ask_before_removal,
+    perform=_scale,
+)

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 from symphony.commandline.commands import shared_arguments
 from symphony.commandline.commands.control_processes import control
 from symphony.commandline.parsing.command import Command
+from symphony.views.controls import RUNNING, Control, Question, ValueEntry, describe_processes
 
 if TYPE_CHECKING:
+    from symphony.cluster import Cluster
     from symphony.commandline.commands.line import Line
+    from symphony.views.controls import UserAction
 
 COMMAND = Command(changes=True, json="the statuses of the processes as JSON")
 
@@ -58,3 +61,38 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
             experiment, names, int(found), force=args.force
         ),
     )
+
+
+# The signals that the page offers.
+_CHOICES = ("HUP", "INT", "TERM", "USR1", "USR2", "QUIT", "CONT", "STOP", "KILL")
+
+
+def _parse_signal(text: str) -> str:
+    from symphony.support.signal_names import find_signal
+
+    return find_signal(text).name
+
+
+def _signal(cluster: Cluster, request: UserAction) -> str:
+    experiment = request.experiment
+    signaled = cluster.signal_processes(experiment, request.selection, request.value)
+    return f"sent {request.value} to {describe_processes(experiment, signaled)}"
+
+
+CONTROL = Control(
+    key="k",
+    help="send a signal",
+    effective_for=RUNNING,
+    entry=ValueEntry(
+        title="Signal for {target}:",
+        label="Signal",
+        default="TERM",
+        hint="a name or a number, such as HUP, SIGUSR1 or 10",
+        parse=_parse_signal,
+        choices={name: f"SIG{name}" for name in _CHOICES},
+    ),
+    question=lambda request: Question(
+        f"Send {request.value} to {request.target}?", f"Send {request.value}"
+    ),
+    perform=_signal,
+)

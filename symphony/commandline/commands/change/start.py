@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 from symphony.commandline.commands import shared_arguments
 from symphony.commandline.commands.control_processes import control
 from symphony.commandline.parsing.command import Command
+from symphony.views.controls import ENDED, Control, describe_started
 
 if TYPE_CHECKING:
+    from symphony.cluster import Cluster
     from symphony.commandline.commands.line import Line
+    from symphony.views.controls import UserAction
 
 COMMAND = Command(changes=True, json="the statuses of the processes as JSON")
 
@@ -51,3 +54,17 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
         unchanged={State.RUNNING},
         already="running already",
     )
+
+
+def _start(cluster: Cluster, request: UserAction) -> str:
+    from symphony.status import State
+
+    experiment = request.experiment
+    status = cluster.describe_experiment(experiment)
+    running = {process.name for process in status if process.state is State.RUNNING}
+    result = cluster.start_processes(experiment, request.selection)
+    concerned = [process for process in result if process.name not in running]
+    return describe_started("started", experiment, concerned)
+
+
+CONTROL = Control(key="S", help="start", effective_for=ENDED, perform=_start)

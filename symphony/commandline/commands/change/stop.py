@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 from symphony.commandline.commands import shared_arguments
 from symphony.commandline.commands.control_processes import control, grace_period
 from symphony.commandline.parsing.command import Command
+from symphony.views.controls import RUNNING, Control, Question, describe_processes
 
 if TYPE_CHECKING:
+    from symphony.cluster import Cluster
     from symphony.commandline.commands.line import Line
+    from symphony.views.controls import UserAction
 
 COMMAND = Command(changes=True, json="the statuses of the processes as JSON")
 
@@ -51,3 +54,18 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
         unchanged=ENDED,
         already="not running",
     )
+
+
+def _stop(cluster: Cluster, request: UserAction) -> str:
+    stopped = cluster.stop_processes(request.experiment, request.selection)
+    return f"stopped {describe_processes(request.experiment, stopped)}"
+
+
+CONTROL = Control(
+    key="s",
+    help="stop",
+    in_footer=True,
+    effective_for=RUNNING,
+    question=lambda request: Question(f"Stop {request.target}?", "Stop"),
+    perform=_stop,
+)

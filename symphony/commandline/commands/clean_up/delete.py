@@ -12,10 +12,12 @@ from symphony.commandline.exit_codes import UsageError, error_message
 from symphony.commandline.output.terminal import print_note
 from symphony.commandline.parsing.command import Command
 from symphony.errors import NotFound, SymphonyError
+from symphony.views.controls import Control, Question
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.commandline.commands.line import Line
+    from symphony.views.controls import UserAction
 
 COMMAND = Command(
     aliases=("rm", "remove", "destroy", "delete-batch"),
@@ -202,3 +204,21 @@ def _matches_elsewhere(selected: Cluster, pattern: str) -> str:
 def _is_pattern(word: str) -> bool:
     # The name of an experiment contains none of these characters.
     return not set("*?[").isdisjoint(word)
+
+
+def _delete(cluster: Cluster, request: UserAction) -> str:
+    cluster.delete(request.experiment)
+    return f"deleted {request.experiment}"
+
+
+CONTROL = Control(
+    key="D",
+    help="stop and delete the experiment",
+    whole_experiment=True,
+    question=lambda request: Question(
+        f"Delete {request.experiment}? Its processes are stopped. The record of the run and "
+        "its logs are kept.",
+        "Delete",
+    ),
+    perform=_delete,
+)

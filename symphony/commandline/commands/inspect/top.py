@@ -49,6 +49,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
         check_terminal()
     from symphony.commandline.commands.lookup import find_backend
     from symphony.commandline.commands.lookup.list_experiments import Listing
+    from symphony.commandline.commands.table import TABLE
 
     first = _first_experiment(line, args)
     if args.dry_run:
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     def find_cluster(backend: str) -> Cluster:
         return find_backend.cluster_of(backend, selected)
 
-    app = app_class(open_watch, find_cluster, first)
+    app = app_class(open_watch, find_cluster, TABLE.controls, first)
     app.run()
     if app.error is not None:
         raise app.error

@@ -59,6 +59,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
       symphony ui --read-only --no-open
     """
     from symphony.commandline.commands.forwarding import end_as_interrupt
+    from symphony.commandline.commands.table import TABLE
 
     try:
         import symphony.views.web.server as web
@@ -68,6 +69,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     server = web.WebServer(
         partial(_cluster_of, line),
         partial(_watch_list, line),
+        TABLE.controls,
         port=args.port,
         read_only=args.read_only,
         start=start,

@@ -3,8 +3,6 @@
 import { h, toast } from "./dom.js";
 import { post } from "./connection.js";
 
-const SIGNALS = ["HUP", "INT", "TERM", "USR1", "USR2", "QUIT", "CONT", "STOP", "KILL"];
-
 // Show a dialog, and return its value, or null if the user cancels it.
 function ask(title, content, confirmText, isDangerous, readValue = () => true) {
   return new Promise((resolve) => {
@@ -48,18 +46,13 @@ async function perform(view, button, control) {
   await runBusy(button, async () => {
     let result = await post("control", control);
     if (result.question) {
-      const isDangerous = control.action !== "start";
-      const confirmed = await ask(result.question, null, confirmWord(control), isDangerous);
+      const confirmed = await ask(result.question, null, result.confirm, true);
       if (!confirmed) return;
       result = await post("control", { ...control, confirmed: true });
     }
     toast(result.text);
   });
   view.panel.drawControlsAgain();
-}
-
-function confirmWord(control) {
-  return { stop: "Stop", restart: "Restart", delete: "Delete", signal: `Send ${control.signal}`, scale: "Change" }[control.action] ?? "Continue";
 }
 
 function controlButton(text, className, run) {
@@ -75,25 +68,38 @@ export function forwardButton(view, service, show) {
   );
 }
 
+// Return the text with a capital letter at its beginning.
+function capitalized(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}
+
+// The button of a control, which asks for a value first if the control has an entry. `processes`
+// are the names of the selected processes, or null for the whole experiment.
+function offer(view, control, processes, className) {
+  const base = { backend: view.backend, experiment: view.name, action: control.action };
+  base.processes = control.whole_experiment ? null : processes;
+  const text = capitalized(control.action) + (control.entry ? "…" : "");
+  return controlButton(text, className, async (button) => {
+    const value = control.entry ? await enter(view, control, processes) : "";
+    if (value !== null) await perform(view, button, { ...base, value });
+  });
+}
+
 // The buttons for the whole experiment.
 export function experimentControls(view) {
-  const base = { backend: view.backend, experiment: view.name, processes: null };
-  const simple = (action, text, className) => controlButton(text, className, (button) => perform(view, button, { ...base, action }));
-  const start = simple("start", "Start", "");
-  const restart = simple("restart", "Restart", "");
-  const stop = simple("stop", "Stop", "");
-  const remove = simple("delete", "Delete", "danger-quiet");
   const box = h("div", { class: "controls", role: "group", "aria-label": "Controls of the experiment" });
-  if (!view.session.read_only) box.append(start, restart, stop, remove);
+  const offered = view.session.read_only ? [] : view.session.controls.filter((control) => !control.entry);
+  const buttons = offered.map((control) => [control, offer(view, control, null, control.whole_experiment ? "danger-quiet" : "")]);
+  box.append(...buttons.map(([, button]) => button));
   box.update = (experiment) => {
     const isGone = Boolean(experiment.gone);
     const counts = experiment.counts ?? {};
-    const running = (counts.running ?? 0) + (counts.pending ?? 0) + (counts.stopping ?? 0);
-    // Processes that have succeeded would run again, so they alone are no reason to offer it.
-    start.hidden = !(counts.stopped || counts.failed || counts.unknown) || isGone;
-    stop.hidden = running === 0 || isGone;
-    restart.hidden = isGone;
-    remove.hidden = isGone;
+    const isEffective = {
+      running: Boolean(counts.running || counts.pending || counts.stopping),
+      // Processes that have succeeded would run again, so they alone are no reason to offer it.
+      ended: Boolean(counts.stopped || counts.failed || counts.unknown),
+    };
+    for (const [control, button] of buttons) button.hidden = isGone || isEffective[control.effective_for] === false;
   };
   return box;
 }
@@ -101,36 +107,41 @@ export function experimentControls(view) {
 // The buttons for selected processes. `processes` are their statuses.
 export function processControls(view, names, processes) {
   if (view.session.read_only || !names.length) return h("div", { class: "controls" });
-  const base = { backend: view.backend, experiment: view.name, processes: names };
-  const simple = (action, text) => controlButton(text, "small-button", (button) => perform(view, button, { ...base, action }));
-  const isRunning = processes.some((process) => !process.ended);
-  const isStopped = processes.some((process) => process.ended);
-  const scaled = scaledName(names);
+  const isEffective = {
+    running: processes.some((process) => !process.ended),
+    ended: processes.some((process) => process.ended),
+  };
+  const isOffered = (control) => {
+    if (control.entry?.is_count) return Boolean(scaledName(names));
+    return !control.whole_experiment && isEffective[control.effective_for] !== false;
+  };
   return h(
     "div",
     { class: "controls", role: "group", "aria-label": "Controls of the selection" },
-    isStopped ? simple("start", "Start") : null,
-    simple("restart", "Restart"),
-    isRunning ? simple("stop", "Stop") : null,
-    isRunning ? controlButton("Signal…", "small-button", (button) => sendSignal(view, button, base)) : null,
-    scaled ? controlButton("Scale…", "small-button", (button) => scale(view, button, base, scaled)) : null,
+    view.session.controls.filter(isOffered).map((control) => offer(view, control, names, "small-button")),
   );
 }
 
-async function sendSignal(view, button, base) {
-  const choice = h("select", { id: "signal" }, SIGNALS.map((name) => h("option", { value: name }, `SIG${name}`)));
-  const content = h("p", {}, h("label", { for: "signal" }, "Signal"), choice);
-  const signal = await ask("Send a signal", content, "Continue", false, () => choice.value);
-  if (signal) await perform(view, button, { ...base, action: "signal", signal });
+// Ask for the value of a control, and return it, or null if the user cancels.
+async function enter(view, control, names) {
+  const { entry } = control;
+  const name = entry.is_count ? scaledName(names) : "";
+  const field = entryField(view, entry, name);
+  const label = name ? `${entry.label} of ${name}` : entry.label;
+  const content = h("p", {}, h("label", { for: "entry" }, label), field);
+  const value = await ask(capitalized(control.help), content, "Continue", false, () => field.value);
+  if (!value) return null;
+  return name ? `${name}=${Number(value)}` : value;
 }
 
-async function scale(view, button, base, name) {
+function entryField(view, entry, name) {
+  if (entry.choices) {
+    const options = Object.entries(entry.choices).map(([value, text]) => h("option", { value }, text));
+    return h("select", { id: "entry" }, options);
+  }
+  if (!name) return h("input", { id: "entry", required: true, value: entry.default, title: entry.hint });
   const count = view.store.names.filter((process) => replicatedName(process) === name).length;
-  const field = h("input", { id: "replicas", type: "number", min: "0", step: "1", required: true, value: String(count) });
-  const content = h("p", {}, h("label", { for: "replicas" }, `Replicas of ${name}`), field);
-  const wanted = await ask("Change the number of replicas", content, "Continue", false, () => field.value);
-  if (wanted === null || wanted === "") return;
-  await perform(view, button, { ...base, action: "scale", processes: null, replicas: { [name]: Number(wanted) } });
+  return h("input", { id: "entry", type: "number", min: "0", step: "1", required: true, value: String(count) });
 }
 
 // Return the name whose replica a process is, such as agent for agent-0.

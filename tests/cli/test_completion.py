@@ -111,8 +111,10 @@ class Cluster:
         return [self.name]
 
 class Mine(SymphonyParser):
-    def _load_backend_options(self, words):
-        self._options = (Option(name="where", flags=("--where",), help="where"),)
+    def setup(self):
+        options = self._backend
+        options._options = (Option(name="where", flags=("--where",), help="where"),)
+        options.load = lambda words, configured, for_help=False: True
 
     def create_cluster(self):
         return Cluster(self.backend_options["where"])

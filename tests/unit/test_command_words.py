@@ -86,8 +86,8 @@ def test_the_hint_contains_the_arguments() -> None:
 def test_n_of_logs_is_a_number_of_lines_or_a_namespace() -> None:
     line = SymphonyParser(prog="symphony")
     words = ["logs", "-b", "kube", "-n", "team-a", "rl", "-fn20"]
-    line._create_parsers(words)
-    args, unknown = line._parse(words)
+    line._parsers.prepare(words)
+    args, unknown = line._parsers.parse(words)
     assert (args.option_namespace, args.tail, args.follow, unknown) == ("team-a", 20, True, [])
 
 

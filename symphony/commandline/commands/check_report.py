@@ -16,7 +16,7 @@ from symphony.commandline.commands.experiment_file.file_positions import (
 )
 from symphony.commandline.exit_codes import FAILED, OK, one_line
 from symphony.commandline.output.terminal import RESET, STATE_COLOURS, has_colour
-from symphony.commandline.parsing.dispatch import ALL_BACKENDS
+from symphony.commandline.parsing.backend_options import ALL_BACKENDS
 from symphony.errors import PluginError, SpecError, dotted
 from symphony.lint import ERROR, NOTE, WARNING, Finding, Target, lint
 from symphony.lint.literals import Machine

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from symphony.commandline.commands import shared_arguments
 from symphony.commandline.commands.experiment_file.chosen_file import choose_file
 from symphony.commandline.output.terminal import print_coloured, print_note
+from symphony.commandline.parsing.backend_options import TARGET_OPTION
 from symphony.commandline.parsing.command import Command
-from symphony.commandline.parsing.dispatch import TARGET_OPTION
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster

@@ -51,6 +51,22 @@ def test_error_answers_are_limited_to_a_number(kube_cluster, kube_faults, via_pr
     via_proxy.call("GET", maps)
 
 
+def test_refusals_name_the_right(kube_cluster, kube_faults, via_proxy):
+    kube_faults.forbid(path="/configmaps|/jobs")
+    maps, jobs = kube_cluster.path("configmaps"), kube_cluster.path("jobs", group="apis/batch/v1")
+    for method, path, right in (
+        ("POST", maps, 'create resource "configmaps"'),
+        ("GET", f"{maps}/m", 'get resource "configmaps"'),
+        ("GET", f"{jobs}?limit=1", 'list resource "jobs.batch"'),
+        ("GET", f"{jobs}?watch=true", 'watch resource "jobs.batch"'),
+        ("PATCH", f"{jobs}/j/status", 'patch resource "jobs.batch/status"'),
+    ):
+        with pytest.raises(ApiError, match=f"cannot {right}") as caught:
+            via_proxy.call(method, path, MAP)
+        assert caught.value.status == 403
+    via_proxy.call("GET", kube_cluster.path("pods"))
+
+
 def test_delay(kube_cluster, kube_faults, via_proxy):
     kube_faults.delay(1.5, path="/configmaps", times=1)
     started = time.monotonic()

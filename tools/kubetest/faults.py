@@ -28,8 +28,9 @@ from typing import Any, Literal
 
 from kubetest import relay
 from kubetest.rawapi import Access, access
+from kubetest.rights import refusal
 
-Action = Literal["delay", "drop", "reset", "answer"]
+Action = Literal["delay", "drop", "reset", "answer", "forbid"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +146,10 @@ class FaultProxy:
                 retry_after=retry_after,
             )
         )
+
+    def forbid(self, *, method: str | None = None, path: str = "") -> None:
+        """Refuse matching requests, as the API server does if the user lacks the right to them."""
+        self._add(Fault(action="forbid", method=method, path=path))
 
     def respond(self, body: object, *, method: str = "GET", path: str) -> None:
         """Respond to matching requests with an object, in place of an API that is not installed."""
@@ -281,6 +286,10 @@ class FaultProxy:
                     await asyncio.sleep(fault.seconds)
                 elif fault is not None and fault.body is not None:
                     writer.write(relay.json_answer(fault.body))
+                    continue
+                elif fault is not None and fault.action == "forbid":
+                    message = refusal(head.method, head.path)
+                    writer.write(relay.error_answer(403, None, message))
                     continue
                 elif fault is not None and fault.action == "answer":
                     writer.write(relay.error_answer(fault.status, fault.retry_after))

@@ -14,6 +14,7 @@ from kubetest.rawapi import Access
 
 # The reason that the API server gives for each HTTP error status.
 REASONS = {
+    403: "Forbidden",
     409: "AlreadyExists",
     429: "TooManyRequests",
     500: "InternalError",
@@ -71,13 +72,15 @@ async def read_body(head: Head, reader: asyncio.StreamReader) -> bytes:
     return b"".join(pieces)
 
 
-def error_answer(status: int, retry_after: int | None) -> bytes:
+def error_answer(
+    status: int, retry_after: int | None, message: str = "a fault that the test asked for"
+) -> bytes:
     """Return an error response in the format that the API server uses."""
     body = {
         "kind": "Status",
         "apiVersion": "v1",
         "status": "Failure",
-        "message": "a fault that the test asked for",
+        "message": message,
         "reason": REASONS.get(status, "Unknown"),
         "code": status,
     }

@@ -51,6 +51,7 @@ IN_MEMORY_WITH_PROGRAMS = (
     "test_a_wait_for_some_processes_and_a_timeout",
     "test_added_processes_join_the_output_that_is_followed",
     "test_an_experiment_is_stopped_at_its_deadline",
+    "test_arguments_and_variables_are_not_changed_and_those_of_a_process_take_precedence",
     "test_exit_codes_and_logs_are_kept_after_the_launcher_exits_and_until_the_next_launch",
     "test_force_replaces_a_running_experiment",
     "test_processes_are_stopped_and_started_again_while_others_run",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from kubetest.faults import Call, FaultProxy
+from kubetest.faults import FaultProxy
+from kubetest.rights import required_right, with_group
 from symphony import Cluster, Experiment, Process
 from symphony.errors import LaunchFailed, Unsupported
 from symphony.status import ProcessStatus, State
@@ -65,37 +66,10 @@ def states(cluster: Cluster, name: str) -> dict[str, ProcessStatus]:
     return {process.name: process for process in cluster.describe_experiment(name).processes}
 
 
-RESOURCE_PATH = re.compile(
-    r"/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)/namespaces/[^/]+"
-    r"/(?P<resource>[a-z]+)(?P<name>/[^/?]+)?(?:/(?P<part>[a-z]+))?(?:\?(?P<query>.*))?"
-)
-
-
-def rights_of(calls: Iterable[Call]) -> set[tuple[str, str]]:
-    """Return the resources and verbs of requests for objects in a namespace."""
-    rights = set()
-    for call in calls:
-        found = RESOURCE_PATH.fullmatch(call.path)
-        if found is None:
-            continue
-        resource = found["resource"] + (f"/{found['part']}" if found["part"] else "")
-        resource = _with_group(resource, found["group"] or "")
-        verb = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}.get(call.method, "get")
-        if verb == "get" and not found["name"]:
-            verb = "watch" if "watch=" in (found["query"] or "") else "list"
-        rights.add((resource, verb))
-    return rights
-
-
-def _with_group(resource: str, group: str) -> str:
-    """Return a resource with its API group, such as ``pods.metrics.k8s.io``."""
-    return f"{resource}.{group}" if group else resource
-
-
 def granted(title: str) -> set[tuple[str, str]]:
     """Return the resources and verbs that the Role of a title grants."""
     return {
-        (_with_group(resource, group), verb)
+        (with_group(resource, group), verb)
         for rule in rules(title)
         for group in rule["apiGroups"]
         for resource in rule["resources"]
@@ -120,7 +94,7 @@ def test_role_of_a_member_is_sufficient_and_necessary(
     with FaultProxy(user, scratch=tmp_path) as proxy:
         cluster = open_cluster(kubeconfig=str(proxy.kubeconfig), namespace=kube_cluster.namespace)
         use_everything(cluster, name, tmp_path / "file")
-        used = rights_of(proxy.calls())
+        used = {required_right(call.method, call.path) for call in proxy.calls()}
     assert managed_objects(kube_cluster) == {}
     # Newer versions of Kubernetes require another verb to connect to a Pod.
     connecting = {"pods/exec", "pods/attach", "pods/portforward"}

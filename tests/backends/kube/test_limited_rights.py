@@ -1,4 +1,7 @@
-"""Users with limited rights: supported operations, and messages about missing rights."""
+"""Users with limited rights on a real server: what works, and messages about missing rights.
+
+`test_missing_rights.py` tests with a server in memory what a client does without a right.
+"""
 
 import pytest
 
@@ -82,34 +85,6 @@ def test_message_names_the_missing_verb_and_resource(as_user, name):
             act()
         assert "ask for the right to list pods" in str(caught.value)
         assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("verbs", [["create", "delete"], ["create", "get", "delete"]])
-def test_delete_without_the_right_to_list_secrets(kube_cluster, as_user, name, tmp_path, verbs):
-    (tmp_path / "token").write_text("swordfish")
-    secrets = {"apiGroups": [""], "resources": ["secrets"], "verbs": verbs}
-    pods = {**READ, "verbs": [*READ["verbs"], "create", "delete"]}
-    cluster = as_user(pods, secrets)
-    exp = cluster.new_experiment(name, secrets={"token": str(tmp_path / "token")})
-    worker = unschedulable(exp, "worker")
-    worker.mount_secret("certificates", "/certificates", files=[str(tmp_path / "token")])
-    cluster.launch(exp)
-    if "get" in verbs:
-        cluster.delete(name)
-        assert managed_objects(kube_cluster) == {}
-        return
-    with pytest.raises(BackendError, match="ask for the right to list secrets"):
-        cluster.delete(name)
-    assert set(managed_objects(kube_cluster)) == {"pods", "secrets"}  # nothing was deleted
-
-
-def test_delete_with_rights_for_pods_only(kube_cluster, as_user, name):
-    cluster = as_user({**READ, "verbs": [*READ["verbs"], "create", "delete"]})
-    exp = cluster.new_experiment(name)
-    unschedulable(exp, "worker")
-    cluster.launch(exp)
-    cluster.delete(name)
-    assert managed_objects(kube_cluster) == {}
 
 
 def test_rollback_of_jobs_deletes_their_pods(kube_cluster, shared, name):

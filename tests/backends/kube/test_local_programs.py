@@ -97,6 +97,34 @@ time.sleep(99)
 """
 
 
+def test_wait_until_started_and_ready(shared, name, tmp_path):
+    experiment = shared.new_experiment(name)
+    late = f"{HELD_BY_FILE}\nprint('up')\n{FOREVER}"
+    python(experiment, "server", late, str(tmp_path / "go")).ready(log="^up", timeout=600)
+    python(experiment, "bad", "raise SystemExit(3)")
+    # Otherwise the log of the server would not be searched.
+    python(experiment, "after", FOREVER).starts_after("server")
+    both = ["server", "bad"]
+    shared.launch(experiment)
+    with pytest.raises(
+        TimeoutError, match=f"experiment '{name}' is not ready after 0.1 s: .*server"
+    ):
+        shared.wait(name, until="ready", timeout=0.1, processes=both)
+    started = shared.wait(name, until="started", timeout=60, processes=both)
+    assert all(item.started for item in started.processes[:2])
+    assert not started.processes[0].ready
+    until(shared, name, lambda status: status.processes[1].state is State.FAILED)
+    (tmp_path / "go").touch()
+    ready = shared.wait(name, until="ready", timeout=60, processes=both)
+    assert ready.processes[0].ready
+    assert ready.processes[1].state is State.FAILED
+    with pytest.raises(
+        TimeoutError, match=f"experiment '{name}' is still running after 0.1 s: server"
+    ):
+        shared.wait(name, timeout=0.1)
+    shared.delete(name)
+
+
 def test_delete_follows_the_reverse_of_the_start_order(shared, name):
     exp = shared.new_experiment(name)
     python(exp, "db", LAST_WORD.replace("SECONDS", "0")).ready(log="^up")
@@ -520,6 +548,37 @@ def test_deleted_pod_and_deleted_experiment(kube_cluster, shared, name):
             shared.wait(name, timeout=60, on_change=delete)
     finally:
         deletion.join()
+
+
+def test_processes_are_known_when_all_pods_are_gone(kube_cluster, own_namespaces, name):
+    """The last state is what a client reports that did not see the Pods, too."""
+    experiment = own_namespaces.new_experiment(name)
+    python(experiment, "only", FOREVER)
+    own_namespaces.launch(experiment)
+    scope = own_namespaces.scope(name)
+    pod = f"/api/v1/namespaces/{scope.namespace}/pods/{scope.object_name('only')}"
+    deleted = []
+
+    def delete_once(status):
+        if not deleted and status.processes[0].state is State.RUNNING:
+            kube_cluster.raw.call("DELETE", pod, {"gracePeriodSeconds": 0})
+            deleted.append(pod)
+
+    for on_change in (delete_once, None):
+        status = own_namespaces.wait(name, timeout=60, on_change=on_change)
+        assert [(item.name, item.state, item.reason) for item in status] == [
+            ("only", State.UNKNOWN, "exit status unknown: its Pod was deleted")
+        ]
+        assert status.exit_code == 1
+    assert name in own_namespaces.list_experiments()
+
+
+def test_nothing_known_is_not_success(kube_cluster, own_namespaces, name):
+    body = {"metadata": {"name": name, "labels": own_namespaces.scope(name).labels}}
+    kube_cluster.raw.call("POST", "/api/v1/namespaces", body)
+    status = own_namespaces.describe_experiment(name)
+    assert (status.state, status.exit_code) == (State.UNKNOWN, 1)
+    assert status.note.startswith("nothing of it is left but its namespace")
 
 
 def test_one_list_contains_the_metrics_of_an_experiment(

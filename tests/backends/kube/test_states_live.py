@@ -12,7 +12,7 @@ from symphony.errors import NotFound
 from symphony.status import State
 from symphony.testing.contract import until
 
-from .conftest import FOREVER, managed_objects, python, unschedulable, wait_until
+from .conftest import FOREVER, managed_objects, python, wait_until
 
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = State
 
@@ -146,45 +146,6 @@ def is_as_expected(item) -> bool:
     return re.fullmatch(reason, item.reason) is not None
 
 
-def evict(kube_cluster, pod):
-    """Evict a Pod, as a drain of its node does."""
-    metadata = {"name": pod.rpartition("/")[2]}
-    # Kubernetes 1.25 and later know only policy/v1.
-    has_v1 = kube_cluster.raw.find("/apis/policy/v1") is not None
-    version = "policy/v1" if has_v1 else "policy/v1beta1"
-    body = {"apiVersion": version, "kind": "Eviction", "metadata": metadata}
-    kube_cluster.raw.call("POST", f"{pod}/eviction", body)
-
-
-def test_processes_are_known_when_all_pods_are_gone(kube_cluster, own_namespaces, name):
-    experiment = own_namespaces.new_experiment(name)
-    unschedulable(experiment, "only")
-    own_namespaces.launch(experiment)
-    scope = own_namespaces.scope(name)
-    pod = f"/api/v1/namespaces/{scope.namespace}/pods/{scope.object_name('only')}"
-    run_without_kubelet(kube_cluster, pod)
-    removed = []
-
-    def remove_once(status):
-        if not removed and status.processes[0].state is RUNNING:
-            evict(kube_cluster, pod)
-            removed.append(True)
-
-    status = own_namespaces.wait(name, timeout=60, on_change=remove_once)
-    assert [item.reason for item in status] == ["exit status unknown: its Pod was deleted"]
-    check_lost(own_namespaces, name)
-
-
-def check_lost(cluster, name):
-    """Check what a client reports that did not see the Pods. It reads the copy of the roster."""
-    status = cluster.wait(name, timeout=60)
-    assert [(item.name, item.state, item.reason) for item in status] == [
-        ("only", UNKNOWN, "exit status unknown: its Pod was deleted")
-    ]
-    assert status.exit_code == 1
-    assert name in cluster.list_experiments()
-
-
 def test_removed_jobs_keep_their_results(kube_cluster, shared, name):
     experiment = shared.new_experiment(name)
     python(experiment, "good", "pass").job(ttl=0)
@@ -204,15 +165,6 @@ def test_removed_jobs_keep_their_results(kube_cluster, shared, name):
     run = next(run for run in shared.list_runs() if run.experiment == name)
     recorded = shared.at_run(run).describe_experiment(name)
     assert [(item.name, item.state, item.reason) for item in recorded] == results
-
-
-def test_nothing_known_is_not_success(kube_cluster, own_namespaces, name):
-    scope = own_namespaces.scope(name)
-    body = {"metadata": {"name": name, "labels": scope.labels}}
-    kube_cluster.raw.call("POST", "/api/v1/namespaces", body)
-    status = own_namespaces.describe_experiment(name)
-    assert (status.state, status.exit_code) == (UNKNOWN, 1)
-    assert status.note.startswith("nothing of it is left but its namespace")
 
 
 def test_status_without_the_right_to_list_jobs(kube_cluster, open_cluster, name):
@@ -249,4 +201,9 @@ def test_processes_on_a_deleted_node_are_lost(lost):
     wait_until(
         lambda: "its Pod was deleted" in cluster.describe_experiment(name).processes[0].reason
     )
-    check_lost(cluster, name)
+    status = cluster.wait(name, timeout=60)
+    assert [(item.name, item.state, item.reason) for item in status] == [
+        ("only", UNKNOWN, "exit status unknown: its Pod was deleted")
+    ]
+    assert status.exit_code == 1
+    assert name in cluster.list_experiments()

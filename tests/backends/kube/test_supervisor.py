@@ -10,7 +10,6 @@ import pytest
 
 import symphony
 import symphony_kube
-from symphony.errors import LaunchFailed
 from symphony.plan.policies import Policies
 from symphony.status import ReasonCode, State
 from symphony_kube.lifecycle.supervisor import in_cluster
@@ -37,7 +36,6 @@ from .conftest import (
     FOREVER,
     managed_objects,
     python,
-    unschedulable,
     wait_until,
 )
 from .decisions import actions, created_later, decided
@@ -440,36 +438,3 @@ def test_supervisor_in_the_cluster_takes_over_changed_policies(
 
 def read_all(api, path):
     return b"".join(api.open_stream(path).chunks())
-
-
-def test_user_without_rights_for_a_supervisor_in_the_cluster(kube_cluster, open_cluster, name):
-    verbs = ["create", "get", "list", "watch", "delete", "patch"]
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]
-    cluster = open_cluster(
-        kubeconfig=str(kube_cluster.user("someone", rules)),
-        namespace=kube_cluster.namespace,
-        supervisor_image=kube_cluster.image,
-    )
-    exp = cluster.new_experiment(name, deadline="6h")
-    unschedulable(exp, "worker")
-    (note,) = cluster.launch(exp).notes
-    pid = directory_of(cluster.api, cluster.scope(name)).holder()
-    assert note.startswith(
-        f"the experiment is supervised by process {pid} on this machine; it cannot run in the "
-        f"cluster: cannot create secret '{name}-symphony-supervisor'"
-    )
-    cluster.delete(name)
-
-
-def test_policies_require_the_right_to_stop_processes(kube_cluster, open_cluster, name):
-    rules = [
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "list", "delete"]}
-    ]
-    cluster = open_cluster(
-        kubeconfig=str(kube_cluster.user("someone", rules)), namespace=kube_cluster.namespace
-    )
-    exp = cluster.new_experiment(name, deadline="6h")
-    unschedulable(exp, "worker")
-    with pytest.raises(LaunchFailed, match="deadline cannot be applied.*the right to patch pods"):
-        cluster.launch(exp)
-    assert managed_objects(kube_cluster) == {}

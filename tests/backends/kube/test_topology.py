@@ -7,8 +7,7 @@ import zlib
 
 import pytest
 
-from symphony import Experiment, NotFound
-from symphony.errors import BackendError
+from symphony import Experiment
 from symphony.plan.topology import Link, Service, Topology
 from symphony.status import ExperimentStatus, ProcessStatus
 from symphony_kube.api.labels import Scope
@@ -17,7 +16,6 @@ from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.roster import decode_roster, encode_roster
 from symphony_kube.status.topology import build_topology
 
-from .conftest import FOREVER, python
 from .specimens import FILES, IMAGE, planned
 
 
@@ -91,20 +89,3 @@ def test_services_without_a_pod_are_in_order_of_names() -> None:
 def test_service_without_external_type_is_not_exposed() -> None:
     web = topology_of(experiment_with_services(), expose="none").services[1]
     assert (web.name, web.exposed, web.bound) == ("web", False, True)
-
-
-# --- live ---
-
-
-def test_missing_right_is_named(kube_cluster, open_cluster, shared, name):
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
-    restricted = open_cluster(
-        namespace=kube_cluster.namespace, kubeconfig=str(kube_cluster.user("viewer", rules))
-    )
-    exp = shared.new_experiment(name)
-    python(exp, "server", FOREVER).binds("db")
-    shared.launch(exp)
-    with pytest.raises(BackendError, match="it requires the right to list services in namespace"):
-        restricted.describe_topology(name)
-    with pytest.raises(NotFound, match="no experiment 'nowhere'"):
-        shared.describe_topology("nowhere")

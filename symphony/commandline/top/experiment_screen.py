@@ -13,32 +13,23 @@ from textual.widgets import ContentSwitcher, Footer, Static
 
 from symphony.cluster import Cluster
 from symphony.cluster.matching import find_names
-from symphony.commandline.output.tables import Column, format_age
-from symphony.commandline.output.usage_columns import UsageTable, insert_before_last
-from symphony.commandline.output.views import PROCESS_COLUMNS, note, process_row
+from symphony.commandline.output.tables import format_age
+from symphony.commandline.output.views import note
 from symphony.commandline.top.dialogs import Prompt
-from symphony.commandline.top.lines import EventLines, LogLines
+from symphony.commandline.top.experiment_views import FollowedLogs, ProcessTable, TopologyTable
+from symphony.commandline.top.lines import EventLines
 from symphony.commandline.top.process_screen import ProcessScreen
-from symphony.commandline.top.row_table import RowTable, TableRow
-from symphony.commandline.top.signs import STATE_STYLES
+from symphony.commandline.top.row_table import RowTable
 from symphony.commandline.top.text_view import TextView
-from symphony.commandline.top.texts import cell, contains, one_line
+from symphony.commandline.top.texts import one_line
 from symphony.commandline.top.watching_screen import Target, WatchingScreen
-from symphony.drawing.text_tree import tree_rows
 from symphony.errors import NotFound
-from symphony.plan.topology import Topology, of_status
-from symphony.status import ExperimentStatus, ProcessStatus, State
-from symphony.support.escapes import escape
+from symphony.status import ExperimentStatus
 from symphony.support.names import join_names
-from symphony.usage import ExperimentUsage
-from symphony.views.experiment_model import ExperimentModel, Update, worst_state
-from symphony.views.feed import ExperimentFeed, OutputFeed
+from symphony.views.experiment_model import ExperimentModel, Update
+from symphony.views.feed import ExperimentFeed
 
 TABS = ("processes", "topology", "logs", "events")
-_TREE_COLUMNS = (
-    Column("PROCESSES AND SERVICES", flexible=True, least=20, prose=True),
-    Column("STATE", flexible=True, least=10, prose=True),
-)
 
 
 class ExperimentScreen(WatchingScreen):
@@ -79,24 +70,19 @@ class ExperimentScreen(WatchingScreen):
         self._lock = threading.Lock()
         self._model = ExperimentModel(experiment)
         self._feed = ExperimentFeed(cluster, experiment, self._see)
-        self._output_feed: OutputFeed | None = None
-        self._log_lines = LogLines((), self.request_drawing)
-        # The processes whose logs are shown: names and patterns, or None for all.
-        self._log_selection: tuple[str, ...] | None = None
-        self._marked: set[str] = set()
-        self._filter = ""
-        self._tree_owners: list[str] = []
+        self._processes = ProcessTable(self.signs, id="processes")
+        self._topology = TopologyTable(self.signs, id="topology")
+        self._logs = FollowedLogs(cluster, experiment, self.request_drawing, id="logs")
 
     def compose(self) -> ComposeResult:
         """Yield the heading, the tabs, the line for messages and the keys."""
-        mark = self.signs.mark
         yield Static("", id="heading", markup=False)
         yield Static("", id="notice", markup=False)
         yield Static("", id="tabs")
         with ContentSwitcher(initial="processes"):
-            yield RowTable(styled="STATE", mark=mark, id="processes")
-            yield RowTable(styled="STATE", mark=mark, id="topology")
-            yield TextView(self._log_lines, id="logs")
+            yield self._processes
+            yield self._topology
+            yield self._logs
             yield TextView(EventLines(self._model, self._lock), id="events")
         yield Static("", id="message", markup=False)
         yield Footer(compact=True, show_command_palette=False)
@@ -110,7 +96,7 @@ class ExperimentScreen(WatchingScreen):
     def on_unmount(self) -> None:
         """Stop to observe the experiment."""
         self._feed.close()
-        self._close_logs()
+        self._logs.close()
 
     def _see(self, update: Update) -> None:
         with self._lock:
@@ -131,9 +117,11 @@ class ExperimentScreen(WatchingScreen):
         self._draw_heading()
         tab = self._tab
         if tab == "processes":
-            self._draw_processes()
+            with self._lock:
+                self._processes.show_model(self._model)
         elif tab == "topology":
-            self._draw_topology()
+            with self._lock:
+                self._topology.show_model(self._model)
         else:
             self.query_one(f"#{tab}", TextView).update()
         self._draw_tabs()
@@ -173,89 +161,23 @@ class ExperimentScreen(WatchingScreen):
         if self._tab in ("processes", "topology"):
             table = self.query_one(f"#{self._tab}", RowTable)
             words = [table.position]
-            if self._marked:
-                words.append(f"{len(self._marked)} marked")
-            if self._filter:
-                words.append(f"filter: {self._filter}")
+            if self._processes.marked:
+                words.append(f"{len(self._processes.marked)} marked")
+            if self._processes.filter:
+                words.append(f"filter: {self._processes.filter}")
             return one_line("  ".join(filter(None, words)))
         view = self.query_one(f"#{self._tab}", TextView)
         words = ["following" if view.window.following else "paused"]
         if view.is_held:
             words = ["held: Ctrl-C copies"]
         if self._tab == "logs":
-            words.append(join_names(self._log_selection or ("all",), limit=2))
+            words.append(join_names(self._logs.selection or ("all",), limit=2))
         words.append(view.position)
         if view.window.wrap:
             words.append("wrap")
         if view.window.pattern:
             words.append(f"/{view.window.pattern}")
         return one_line("  ".join(words))
-
-    def _draw_processes(self) -> None:
-        with self._lock:
-            processes = self._model.rows()
-            usage = UsageTable(self._latest_usage())
-            status = self._model.status
-        self._marked &= {process.name for process in processes}
-        now = 0.0 if status is None else status.now()
-        rows = [self._process_row(process, usage, now) for process in processes]
-        table = self.query_one("#processes", RowTable)
-        table.empty_text = "reading ..." if status is None else "no processes"
-        if self._filter:
-            rows = [row for row in rows if contains(" ".join(row.cells), self._filter)]
-            table.empty_text = f"no process contains {self._filter!r}"
-        table.show(insert_before_last(PROCESS_COLUMNS, usage.columns), rows)
-
-    def _latest_usage(self) -> ExperimentUsage:
-        """Return the latest samples of the running processes."""
-        histories = self._model.usage
-        latest = [
-            histories[process.name].latest
-            for process in self._model.rows()
-            if process.state is State.RUNNING and process.name in histories
-        ]
-        return ExperimentUsage(at=0.0, processes=tuple(filter(None, latest)))
-
-    def _process_row(self, process: ProcessStatus, usage: UsageTable, now: float) -> TableRow:
-        cells = insert_before_last(process_row(process, now), usage.cells(process.name))
-        state = "failed" if process.failed else process.displayed_state
-        return TableRow(
-            key=process.name,
-            cells=[cell(value) for value in cells],
-            sign=self.signs.states.get(state, " "),
-            style=STATE_STYLES.get(state, ""),
-            is_marked=process.name in self._marked,
-        )
-
-    def _draw_topology(self) -> None:
-        with self._lock:
-            topology = self._drawn_topology()
-            states = {process.name: process.displayed_state for process in self._model.rows()}
-        table = self.query_one("#topology", RowTable)
-        table.empty_text = "reading ..."
-        tree = [] if topology is None else tree_rows(topology, states, self.signs.tree)
-        nodes = {} if topology is None else {node.key: node for node in topology.nodes}
-        self._tree_owners = [row.owner for row in tree]
-        rows = []
-        for index, row in enumerate(tree):
-            processes = nodes[row.owner].processes if row.owner in nodes else ()
-            state = worst_state([states[name] for name in processes if name in states])
-            rows.append(
-                TableRow(
-                    key=str(index),
-                    cells=[escape(row.text), row.state],
-                    sign=self.signs.states[state] if row.state else "",
-                    style=STATE_STYLES[state] if row.state else "",
-                )
-            )
-        table.show(_TREE_COLUMNS, rows)
-
-    def _drawn_topology(self) -> Topology | None:
-        """Return the topology. If the backend knows none, it contains only the processes."""
-        drawn = self._model.drawn_topology()
-        if drawn is None and self._model.status is not None:
-            return of_status(self._model.status)
-        return drawn
 
     # --- what is selected ---
 
@@ -265,34 +187,26 @@ class ExperimentScreen(WatchingScreen):
 
     def _selected(self) -> tuple[str, ...] | None:
         if self._tab == "logs":
-            return self._log_selection
+            return self._logs.selection
         if self._tab == "events":
             return None
-        if self._marked:
-            return tuple(sorted(self._marked))
+        if self._processes.marked:
+            return tuple(sorted(self._processes.marked))
         if self._tab == "topology":
-            return self._selected_in_tree()
-        key = self.query_one("#processes", RowTable).cursor_key
+            return self._selected_in_topology()
+        key = self._processes.cursor_key
         return None if key is None else (key,)
 
-    def _selected_in_tree(self) -> tuple[str, ...] | None:
+    def _selected_in_topology(self) -> tuple[str, ...] | None:
         """Return the processes of the node or the group with the cursor."""
-        key = self.query_one("#topology", RowTable).cursor_key
-        if key is None or int(key) >= len(self._tree_owners):
-            return None
-        owner = self._tree_owners[int(key)]
         with self._lock:
-            topology = self._drawn_topology()
-        for node in () if topology is None else topology.nodes:
-            if node.key == owner:
-                return node.processes
-        return (owner,)
+            return self._topology.selected(self._model)
 
     # --- keys and the mouse ---
 
     def action_tab(self, tab: str) -> None:
         """Show a tab."""
-        if tab == "logs" and self._output_feed is None:
+        if tab == "logs" and not self._logs.is_followed:
             self._show_logs(None)
         self.query_one(ContentSwitcher).current = tab
         self.query_one(f"#{tab}").focus()
@@ -304,9 +218,9 @@ class ExperimentScreen(WatchingScreen):
 
     def on_row_table_opened(self) -> None:
         """Show details of a process, or the processes of a node of the topology."""
-        selected = self._selected_in_tree() if self._tab == "topology" else None
+        selected = self._selected_in_topology() if self._tab == "topology" else None
         if self._tab == "processes":
-            key = self.query_one("#processes", RowTable).cursor_key
+            key = self._processes.cursor_key
             selected = None if key is None else (key,)
         if selected is None:
             return
@@ -321,9 +235,9 @@ class ExperimentScreen(WatchingScreen):
             )
         elif status is not None:
             with contextlib.suppress(NotFound):
-                self._marked = set(find_names(status, selected))
+                self._processes.marked = set(find_names(status, selected))
             self.action_tab("processes")
-            self.query_one("#processes", RowTable).move_to(min(self._marked, default=""))
+            self._processes.move_to(min(self._processes.marked, default=""))
 
     def on_row_table_moved(self) -> None:
         """Show the position of the cursor."""
@@ -335,17 +249,17 @@ class ExperimentScreen(WatchingScreen):
 
     def action_mark(self) -> None:
         """Mark the process with the cursor, or remove its mark."""
-        table = self.query_one("#processes", RowTable)
+        table = self._processes
         key = table.cursor_key
         if self._tab == "processes" and key is not None:
-            self._marked ^= {key}
+            self._processes.marked ^= {key}
             self.draw()
             table.action_move(1)
 
     def action_back(self) -> None:
         """Clear the filter and the marks, or go back to the list."""
-        if self._tab == "processes" and (self._filter or self._marked):
-            self._filter, self._marked = "", set()
+        if self._tab == "processes" and (self._processes.filter or self._processes.marked):
+            self._processes.filter, self._processes.marked = "", set()
             self.draw()
             return
         self.app.close_experiment()
@@ -356,7 +270,7 @@ class ExperimentScreen(WatchingScreen):
             self.action_tab("processes")
             prompt = Prompt(
                 "Show the processes whose lines contain:",
-                text=self._filter,
+                text=self._processes.filter,
                 hint="an empty text shows all",
             )
             self.app.push_screen(prompt, self._set_filter)
@@ -376,7 +290,7 @@ class ExperimentScreen(WatchingScreen):
 
     def _set_filter(self, text: str | None) -> None:
         if text is not None:
-            self._filter = text
+            self._processes.filter = text
             self.draw()
 
     # --- logs ---
@@ -406,7 +320,7 @@ class ExperimentScreen(WatchingScreen):
 
         prompt = Prompt(
             "Show the logs of:",
-            text=" ".join(self._log_selection or ()),
+            text=" ".join(self._logs.selection or ()),
             hint="processes, groups or patterns such as agent-*; an empty text stands for all",
             check=lambda text: find_names(status, text.split()),
         )
@@ -414,25 +328,9 @@ class ExperimentScreen(WatchingScreen):
 
     def _show_logs(self, selection: tuple[str, ...] | None) -> None:
         """Follow the logs of processes from now on."""
-        self._close_logs()
         with self._lock:
             status = self._model.status
-        names: Sequence[str] = selection or ()
-        if status is not None:
-            # A change can have removed a process that was selected.
-            with contextlib.suppress(NotFound):
-                names = find_names(status, selection)
-        self._log_selection = selection
-        self._log_lines = LogLines(names, self.request_drawing)
-        self._output_feed = OutputFeed(
-            self._cluster, self._experiment, selection, self._log_lines.receive
-        )
-        self._output_feed.start()
-        self.query_one("#logs", TextView).show(self._log_lines)
-
-    def _close_logs(self) -> None:
-        if self._output_feed is not None:
-            self._output_feed.close()
+        self._logs.follow(selection, status)
 
 
 def _age(status: ExperimentStatus) -> str:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import ContentSwitcher, Footer, Static
@@ -239,12 +240,10 @@ class ExperimentScreen(WatchingScreen):
             self.action_tab("processes")
             self._processes.move_to(min(self._processes.marked, default=""))
 
-    def on_row_table_moved(self) -> None:
-        """Show the position of the cursor."""
-        self._draw_tabs()
-
-    def on_text_view_moved(self) -> None:
-        """Show the position of the text."""
+    @on(RowTable.Moved)
+    @on(TextView.Moved)
+    def show_position(self) -> None:
+        """Show the position of the cursor or of the text."""
         self._draw_tabs()
 
     def action_mark(self) -> None:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from symphony.archive.archived_usage import RecordedUsage
     from symphony.cluster.backend import Backend
     from symphony.cluster.running import Running, WaitFor
-    from symphony.code.snapshot import CodeArchive
     from symphony.config import SymphonyConfig
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
@@ -671,7 +670,7 @@ class Cluster(CheckedAttributes):
         from symphony.cluster.described import described_experiment
 
         described = described_experiment(self._launch_record(experiment))
-        described.recorded_code = self._recorded_code(experiment)
+        described.recorded_code = self.implementation.records.code(experiment)
         return described
 
     def _options_to_record(self) -> dict[str, Any]:
@@ -721,11 +720,6 @@ class Cluster(CheckedAttributes):
         from symphony.cluster.described import debug_sessions
 
         return debug_sessions(self._launch_record(experiment)["definition"])
-
-    def _recorded_code(self, experiment: str) -> Mapping[str, CodeArchive]:
-        """Return the recorded code of a running experiment, by the names of its processes."""
-        del experiment
-        return {}
 
     def _delete_elsewhere(self, experiment: str) -> None:
         """Delete an experiment that runs on another backend, because `up` launches it here."""
@@ -887,9 +881,7 @@ class Cluster(CheckedAttributes):
 
         See `symphony.archive`.
         """
-        from symphony.archive import archive
-
-        return archive.find_all()
+        return self.implementation.records.runs()
 
     def _retention(self) -> Retention:
         """Return which archived runs to keep, according to the configuration."""
@@ -912,9 +904,7 @@ class Cluster(CheckedAttributes):
 
         It is empty if no samples were recorded; see `Experiment.record_usage`.
         """
-        from symphony.archive.archived_usage import read_usage
-
-        return read_usage(run.path)
+        return self.implementation.records.usage_of_run(run)
 
     # --- observing ---
 
@@ -926,8 +916,7 @@ class Cluster(CheckedAttributes):
         experiments to why they could not be started, or ``""``. Experiments that do not run on this
         machine are not interrupted.
         """
-        del dry_run
-        return {}
+        return dict(self.implementation.records.resume(dry_run=dry_run))
 
     def list_experiments(self) -> list[str]:
         """Return the sorted names of the experiments that symphony launched on this cluster."""
@@ -1046,8 +1035,7 @@ class Cluster(CheckedAttributes):
         The list is empty if no samples were recorded; see `Experiment.record_usage`. Older samples
         are further apart than newer ones.
         """
-        self.describe_experiment(experiment)
-        return []
+        return self.implementation.records.usage(experiment)
 
     def wait(
         self,
@@ -1208,7 +1196,7 @@ class Cluster(CheckedAttributes):
             record = self._launch_record(experiment)
         if record.get("definition", {}).get("secrets"):
             with contextlib.suppress(SymphonyError, OSError):
-                contents = self._secret_contents(experiment)
+                contents = self.implementation.records.secret_contents(experiment)
         lines = [line for content in contents for line in lines_of_secret(content)]
         values = [*secret_values(record), *lines]
         if changed is not None:
@@ -1217,14 +1205,6 @@ class Cluster(CheckedAttributes):
                 values += secret_values(changed.source.to_dict())
         return HiddenValues(values)
 
-    def _secret_contents(self, experiment: str) -> list[bytes]:
-        """Return the contents of the secrets of a running experiment, as far as they can be read.
-
-        By default, there are none.
-        """
-        del experiment
-        return []
-
     def removed_processes(self, experiment: str) -> list[str]:
         """Return the names of the processes that a change has removed and whose logs still exist.
 
@@ -1232,8 +1212,7 @@ class Cluster(CheckedAttributes):
         `save_logs` and `iter_events`. Only processes that `up` or `scale` has removed from a
         running experiment are included, until a process with the same name is added.
         """
-        del experiment
-        return []
+        return self.implementation.records.removed_processes(experiment)
 
     def removed_output(self, experiment: str, processes: Sequence[str]) -> dict[str, int]:
         """Return the numbers of bytes that were removed at the beginnings of logs.
@@ -1241,8 +1220,7 @@ class Cluster(CheckedAttributes):
         ``processes`` are names, and the result contains those whose log has exceeded its
         ``log_limit``. A backend that does not limit logs itself returns an empty mapping.
         """
-        del experiment, processes
-        return {}
+        return dict(self.implementation.records.removed_output(experiment, processes))
 
     def _log_name(self, experiment: str, process: str, process_group: str | None) -> str:
         """Return the name of a process whose log can be read."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.archive import archived_logs
@@ -15,6 +16,7 @@ from symphony.archive.run_record import (
     read_json,
 )
 from symphony.cluster.backend import Backend, Selection
+from symphony.cluster.backend.records import Records
 from symphony.cluster.cluster import Cluster, Manifest, OnChange
 from symphony.cluster.matching import Until
 from symphony.cluster.since import parse_since
@@ -36,6 +38,11 @@ class RecordBackend(Backend[Manifest]):
     def __init__(self, run: Run) -> None:
         super().__init__(run.backend)
         self._run = run
+
+    @functools.cached_property
+    def records(self) -> RunRecords:
+        """What the record of the run contains beside the status."""
+        return RunRecords(self._run, self.observe)
 
     def names(self) -> Collection[str]:
         """Return the name of the run's experiment."""
@@ -109,6 +116,25 @@ class RecordBackend(Backend[Manifest]):
         )
 
 
+class RunRecords(Records):
+    """What the record of one run contains beside its status."""
+
+    def __init__(self, run: Run, observe: Callable[[str], ExperimentStatus]) -> None:
+        super().__init__(observe)
+        self._run = run
+
+    def usage(self, experiment: str) -> list[ExperimentUsage]:
+        """Return the samples in the record."""
+        del experiment
+        return self.usage_of_run(self._run).samples
+
+    def removed_processes(self, experiment: str) -> list[str]:
+        """Return the removed processes with recorded logs."""
+        present = {process.name for process in self._observe(experiment)}
+        recorded = sorted(path.stem for path in (self._run.path / LOG_DIRECTORY).glob("*.log"))
+        return [name for name in recorded if name not in present]
+
+
 class RecordedRun(Cluster):
     """The record of one run in the form that `symphony.archive` describes.
 
@@ -122,11 +148,6 @@ class RecordedRun(Cluster):
         # A class has one backend, but records of several backends have this form.
         vars(self)["backend"] = run.backend
         vars(self)["implementation"] = RecordBackend(run)
-
-    def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
-        """Return the samples in the record; see `Cluster.recorded_usage`."""
-        del experiment
-        return self.usage_of_run(self._run).samples
 
     def wait(
         self,
@@ -143,12 +164,6 @@ class RecordedRun(Cluster):
         if on_change is not None:
             on_change(status)
         return status
-
-    def removed_processes(self, experiment: str) -> list[str]:
-        """Return the removed processes with recorded logs; see `Cluster.removed_processes`."""
-        present = {process.name for process in self.describe_experiment(experiment)}
-        recorded = sorted(path.stem for path in (self._run.path / LOG_DIRECTORY).glob("*.log"))
-        return [name for name in recorded if name not in present]
 
     def _iter_log_text(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import socket
 
     from symphony.archive.archive import Run
-    from symphony.code.snapshot import CodeArchive, CodeArchives
+    from symphony.code.snapshot import CodeArchives
     from symphony.model import Experiment
     from symphony.model.settings.validators import Strings
     from symphony.plan.changes import Changes
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from symphony.supervised.resources.unsupervised import UnsupervisedUsage
     from symphony.supervised.user_requests.request_change import Update
     from symphony.supervised.user_requests.requests import SupervisorLink
-    from symphony.usage import ExperimentUsage
 
 # How many seconds a launch waits for the supervisor of a finished experiment to exit. Before its
 # exit, the supervisor stops processes that were left behind.
@@ -90,6 +89,8 @@ class HostCluster(Cluster):
     children: ClassVar[str]
     # The number of file descriptors that the supervisor needs for each process.
     process_descriptors: ClassVar[int] = 0
+    # True if experiments that a reboot of this machine has interrupted can be started again.
+    resumes_after_reboot: ClassVar[bool] = True
     commands_run_here: ClassVar[bool] = True
     launch_option_names: ClassVar[tuple[str, ...]] = ("snapshot",)
     ports_are_here: ClassVar[bool] = True
@@ -145,6 +146,7 @@ class HostCluster(Cluster):
             delete=self._delete,
             clean=self._clean_output,
             ignored_last_line=self._ignored_last_line,
+            children=self.children if self.resumes_after_reboot else None,
         )
 
     # --- launching ---
@@ -691,17 +693,6 @@ class HostCluster(Cluster):
     def _check_change(self, changes: Changes) -> None:
         """Check that the backend can start the added processes. A backend can override this."""
 
-    def _secret_contents(self, experiment: str) -> list[bytes]:
-        secrets = self._find(experiment).secrets
-        if not secrets.is_dir():
-            return []
-        return [path.read_bytes() for path in secrets.iterdir() if path.is_file()]
-
-    def _recorded_code(self, experiment: str) -> Mapping[str, CodeArchive]:
-        from symphony.archive.code_archives import read_archives
-
-        return read_archives(self._find(experiment).path)
-
     # --- controlling processes ---
 
     def _send(
@@ -790,20 +781,6 @@ class HostCluster(Cluster):
 
     # --- runs ---
 
-    def list_runs(self) -> list[Run]:
-        """Return the recorded runs of all experiments on this machine, the newest first.
-
-        The runs whose experiments still exist are included.
-        """
-        from symphony.archive import archive
-
-        archives = {archive.archive_directory(), directory.archive_directory(self._root)}
-        roots = [*directory.all_roots(self._root), archive.active_directory()]
-        found = archive.find_active(roots)
-        for each in archives:
-            found += archive.find_archived(each)
-        return archive.newest_first(found)
-
     def at_run(self, run: Run) -> HostCluster:
         """Return a cluster that reads the record of ``run``; see `Cluster.at_run`."""
         import copy
@@ -813,12 +790,6 @@ class HostCluster(Cluster):
         return reader
 
     # --- observing ---
-
-    def resume_experiments(self, *, dry_run: bool = False) -> dict[str, str]:
-        """Start interrupted experiments again; see `Cluster.resume_experiments`."""
-        from symphony.supervised.user_requests.resume import resume_runs
-
-        return resume_runs(directory.find_all(self._root), self.children, dry_run=dry_run)
 
     @contextlib.contextmanager
     def watch_experiment(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
@@ -861,32 +832,10 @@ class HostCluster(Cluster):
 
         return replace_supervisor(run, self.children)
 
-    # --- resource use ---
-
-    def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
-        """Return the samples in the record of the run; see `Cluster.recorded_usage`."""
-        from symphony.archive.archived_usage import read_usage
-
-        return read_usage(self._find(experiment).path).samples
-
     # --- logs ---
 
     # A backend sets this pattern if the last line of its log files can be text that is not output.
     _ignored_last_line: ClassVar[IgnoredLine | None] = None
-
-    def removed_processes(self, experiment: str) -> list[str]:
-        """Return the removed processes whose logs still exist; see `Cluster.removed_processes`."""
-        run = self._find(experiment)
-        present = {process.name for process in self._describe(run)}
-        return [name for name in run.logged_processes() if name not in present]
-
-    def removed_output(self, experiment: str, processes: Sequence[str]) -> dict[str, int]:
-        """Return how much output was removed from logs; see `Cluster.removed_output`."""
-        from symphony.supervised.read.log_files import first_kept_offset
-
-        run = self._find(experiment)
-        offsets = {name: first_kept_offset(run.log(name)) for name in processes}
-        return {name: offset for name, offset in offsets.items() if offset}
 
     def _iter_log_text(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None

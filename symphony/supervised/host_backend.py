@@ -6,6 +6,7 @@ It reads the run directories, and sends requests to supervisors.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from symphony.plan.changes import Changes
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
+    from symphony.supervised.host_records import HostRecords
     from symphony.supervised.read.log_files import IgnoredLine
     from symphony.usage import ExperimentUsage
 
@@ -42,6 +44,8 @@ class HostBackend(Backend[Manifest]):
     * ``send`` sends a request to the supervisor of a pinned run; see
       `symphony.supervised.user_requests.requests.send_request`.
     * ``diff`` and ``change`` compare and change a running experiment, and ``delete`` deletes one.
+    * ``children`` is the name of the class that starts processes, or None if no experiment is
+      started again after a reboot of this machine.
     * ``clean`` returns the output of a process that a part of its log contains. The last line of a
       log is not output if it matches ``ignored_last_line``.
     """
@@ -60,6 +64,7 @@ class HostBackend(Backend[Manifest]):
         delete: Callable[..., None],
         clean: Callable[[str], str],
         ignored_last_line: IgnoredLine | None,
+        children: str | None,
     ) -> None:
         super().__init__(name)
         self._root = root
@@ -72,6 +77,16 @@ class HostBackend(Backend[Manifest]):
         self._delete = delete
         self._clean = clean
         self._ignored_last_line = ignored_last_line
+        self._children = children
+
+    @functools.cached_property
+    def records(self) -> HostRecords:
+        """What the run directories keep of experiments and of their runs."""
+        from symphony.supervised.host_records import HostRecords
+
+        return HostRecords(
+            self._root, find=self._find, observe=self.observe, children=self._children
+        )
 
     # --- ending ---
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from symphony_kube.access.send_code import CodeSender
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
+    from symphony_kube.archive.kube_records import KubeRecords
     from symphony_kube.archive.recording import Settings
     from symphony_kube.lifecycle.delete import Keeping
     from symphony_kube.lifecycle.description import Description, NewDescription
@@ -69,6 +70,13 @@ class KubeBackend(Backend[Manifest]):
         self._describe = describe
         self._record_settings = record_settings
         self._run = run
+
+    @functools.cached_property
+    def records(self) -> KubeRecords:
+        """What is kept of experiments, in their objects and on this machine."""
+        from symphony_kube.archive.kube_records import KubeRecords
+
+        return KubeRecords(connect=self._connect, scope=self._scope, observe=self.observe)
 
     @property
     def api(self) -> Api:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import copy
 import dataclasses
@@ -25,17 +24,15 @@ from symphony_kube.state.ip_families import ALL_OF_IPV4
 
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
-    from symphony.archive.archived_usage import RecordedUsage
     from symphony.cluster import Manifest, OnChange, Progress, Tunnel, WatchedStatuses
     from symphony.cluster.matching import Until
-    from symphony.code.snapshot import CodeArchive, CodeArchives
+    from symphony.code.snapshot import CodeArchives
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.settings.validators import Strings
     from symphony.plan.resolve import Plan
     from symphony.status import ExperimentStatus, ProcessStatus
-    from symphony.usage import ExperimentUsage
     from symphony_kube.api.client import Api
     from symphony_kube.archive.recording import Settings
     from symphony_kube.lifecycle.description import Description, NewDescription
@@ -386,22 +383,6 @@ class KubeCluster(Cluster):
         reader._run_id = run_id_of(run)
         return reader
 
-    def usage_of_run(self, run: Run) -> RecordedUsage:
-        """Return the recorded resource use of a run; see `Cluster.usage_of_run`."""
-        from symphony_kube.archive import recording
-
-        if run.is_archived:
-            return super().usage_of_run(run)
-        scope = dataclasses.replace(self.scope(run.experiment), run=recording.run_id_of(run))
-        return recording.recorded_usage(self.api, scope)
-
-    def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
-        """Return the samples that the supervisor has recorded; see `Cluster.recorded_usage`."""
-        from symphony_kube.archive import recording
-
-        self.describe_experiment(experiment)
-        return recording.recorded_usage(self.api, self.scope(experiment)).samples
-
     def _record_settings(self) -> Settings:
         from symphony_kube.archive.fetch_logs import configured_limits
         from symphony_kube.archive.recording import Settings
@@ -410,26 +391,6 @@ class KubeCluster(Cluster):
         return Settings(retention=self._retention(), limits=limits)
 
     # --- changing ---
-
-    def _secret_contents(self, experiment: str) -> list[bytes]:
-        from symphony_kube.api.errors import ApiError
-        from symphony_kube.api.labels import SECRETS
-        from symphony_kube.api.resources import collection_path
-
-        scope = self.scope(experiment)
-        name = scope.object_name(SECRETS, "Secret")
-        try:
-            secret = self.api.find(f"{collection_path('Secret', scope.namespace)}/{name}")
-        except ApiError:
-            # Many users may read Pods and their logs, but no Secrets.
-            secret = None
-        data = {} if secret is None else secret.get("data") or {}
-        return [base64.b64decode(value) for value in data.values()]
-
-    def _recorded_code(self, experiment: str) -> Mapping[str, CodeArchive]:
-        from symphony_kube.archive import recording
-
-        return recording.recorded_code(self.api, self.scope(experiment))
 
     def _describe(self, experiment: Experiment, running: Description | None) -> NewDescription:
         """Return the new description of an experiment.
@@ -699,12 +660,6 @@ class KubeCluster(Cluster):
         return read.read_log(
             self.api, self.scope(experiment), process, since=since, tail=tail, previous=True
         )
-
-    def removed_processes(self, experiment: str) -> list[str]:
-        """Return the removed processes whose Pods still exist; see `Cluster.removed_processes`."""
-        from symphony_kube.status import find_pod
-
-        return find_pod.removed_processes(self.api, self.scope(experiment))
 
     def _iter_output(
         self,

@@ -87,6 +87,8 @@ class SlurmCluster(TerminalCluster):
 
     backend: ClassVar[str] = "slurm"
     children: ClassVar[str] = "symphony_slurm.remote_children:RemoteChildren"
+    # Slurm starts jobs again; see the option ``requeue``.
+    resumes_after_reboot: ClassVar[bool] = False
     ports_are_here: ClassVar[bool] = False
     launch_option_names: ClassVar[tuple[str, ...]] = (
         "partition",
@@ -410,11 +412,6 @@ class SlurmCluster(TerminalCluster):
             self._remove(run)
 
     # --- stopping and deleting ---
-
-    def resume_experiments(self, *, dry_run: bool = False) -> dict[str, str]:
-        """Return no experiment: Slurm starts jobs again; see the option ``requeue``."""
-        del dry_run
-        return {}
 
     def _delete(
         self,

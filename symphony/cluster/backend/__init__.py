@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from symphony.errors import Unsupported
 from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
+    from symphony.cluster.backend.records import Records
     from symphony.cluster.cluster import ExecResult, Manifest, Progress, Tunnel
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
@@ -209,6 +210,13 @@ class Backend(Generic[ManifestT]):
     def record(self, experiment: str) -> Mapping[str, Any]:
         """Return the description of the launch that `create` has received."""
         raise self.unsupported(f"keeps no description of {experiment!r}")
+
+    @cached_property
+    def records(self) -> Records:
+        """What is kept of experiments and runs, such as resource use. By default, nothing is."""
+        from symphony.cluster.backend.records import Records
+
+        return Records(self.observe)
 
     def events(
         self, experiment: str, names: Collection[str] | None, *, follow: bool

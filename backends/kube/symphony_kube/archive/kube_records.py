@@ -1,0 +1,81 @@
+"""What is kept of experiments in a Kubernetes cluster, in its objects and on this machine."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from symphony.cluster.backend.records import Records
+
+if TYPE_CHECKING:
+    from symphony.archive.archive import Run
+    from symphony.archive.archived_usage import RecordedUsage
+    from symphony.code.snapshot import CodeArchive
+    from symphony.status import ExperimentStatus
+    from symphony.usage import ExperimentUsage
+    from symphony_kube.api.client import Api
+    from symphony_kube.api.labels import Scope
+
+
+class KubeRecords(Records):
+    """The records of the experiments whose objects ``scope`` names.
+
+    ``connect`` returns the client for the API server, and ``observe`` the status of an experiment.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect: Callable[[], Api],
+        scope: Callable[[str], Scope],
+        observe: Callable[[str], ExperimentStatus],
+    ) -> None:
+        super().__init__(observe)
+        self._connect = connect
+        self._scope = scope
+
+    def usage_of_run(self, run: Run) -> RecordedUsage:
+        """Return the recorded resource use of a run, which the cluster can contain."""
+        from symphony_kube.archive import recording
+
+        if run.is_archived:
+            return super().usage_of_run(run)
+        scope = dataclasses.replace(self._scope(run.experiment), run=recording.run_id_of(run))
+        return recording.recorded_usage(self._connect(), scope)
+
+    def usage(self, experiment: str) -> list[ExperimentUsage]:
+        """Return the samples that the supervisor has recorded."""
+        from symphony_kube.archive import recording
+
+        self._observe(experiment)
+        return recording.recorded_usage(self._connect(), self._scope(experiment)).samples
+
+    def code(self, experiment: str) -> Mapping[str, CodeArchive]:
+        """Return the code in the record on this machine."""
+        from symphony_kube.archive import recording
+
+        return recording.recorded_code(self._connect(), self._scope(experiment))
+
+    def secret_contents(self, experiment: str) -> list[bytes]:
+        """Return the contents of the Secret with the secrets, if the user may read it."""
+        from symphony_kube.api.errors import ApiError
+        from symphony_kube.api.labels import SECRETS
+        from symphony_kube.api.resources import collection_path
+
+        scope = self._scope(experiment)
+        name = scope.object_name(SECRETS, "Secret")
+        try:
+            secret = self._connect().find(f"{collection_path('Secret', scope.namespace)}/{name}")
+        except ApiError:
+            # Many users may read Pods and their logs, but no Secrets.
+            secret = None
+        data = {} if secret is None else secret.get("data") or {}
+        return [base64.b64decode(value) for value in data.values()]
+
+    def removed_processes(self, experiment: str) -> list[str]:
+        """Return the removed processes whose Pods still exist."""
+        from symphony_kube.status import find_pod
+
+        return find_pod.removed_processes(self._connect(), self._scope(experiment))

@@ -31,7 +31,7 @@ from symphony.status import ExperimentStatus, LogLine, ProcessStatus
 from symphony.support.argument_checks import CHECKS, Check, check_methods
 from symphony.support.attribute_checks import CheckedAttributes
 from symphony.support.data_classes import dataclass, replace
-from symphony.support.names import check_is_text, did_you_mean, join_names
+from symphony.support.names import check_is_text, did_you_mean
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from symphony.archive.archive import Retention, Run
     from symphony.archive.archived_usage import RecordedUsage
-    from symphony.cluster.backend import Backend
+    from symphony.cluster.backend import Backend, NamedProcess
     from symphony.cluster.running import Running, WaitFor
     from symphony.config import SymphonyConfig
     from symphony.events import ExperimentEvent
@@ -1466,21 +1466,28 @@ class Cluster(CheckedAttributes):
         """
         from symphony.model.settings.validators import strings
 
-        found = self.describe_process(experiment, process, process_group)
+        named = self._named_process(experiment, process, process_group)
         argv = strings(command, "command")
-        return self.implementation.exec(experiment, found, argv, interactive=interactive)
+        return self.implementation.exec(experiment, named, argv, interactive=interactive)
 
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
         """Attach the terminal to a process."""
-        found = self.describe_process(experiment, process, process_group)
-        self.implementation.attach(experiment, found)
+        named = self._named_process(experiment, process, process_group)
+        self.implementation.attach(experiment, named)
 
     def check_login(self, experiment: str, process: str, process_group: str | None = None) -> None:
         """Raise the error of `login` if no terminal can be attached to a process.
 
         This method attaches no terminal, so this program needs none.
         """
-        self.describe_process(experiment, process, process_group)
+        named = self._named_process(experiment, process, process_group)
+        self.implementation.check_attach(experiment, named)
+
+    def _named_process(self, experiment: str, process: str, group: str | None) -> NamedProcess:
+        from symphony.cluster.backend import NamedProcess
+
+        observe = functools.partial(self.describe_experiment, experiment)
+        return NamedProcess(process, group, observe)
 
     def transfer_file(
         self,
@@ -1502,13 +1509,12 @@ class Cluster(CheckedAttributes):
         from symphony.cluster.backend import Place
         from symphony.cluster.remote_path import parse_transfer
 
-        status = self.describe_experiment(experiment)
         places: list[Place] = []
         for text, remote in zip((source, target), parse_transfer(source, target), strict=True):
             if remote is None:
                 places.append(Place(None, text, text))
             else:
-                process = find_status(status, remote.process, remote.group)
+                process = self._named_process(experiment, remote.process, remote.group)
                 places.append(Place(process, remote.path, text))
         self.implementation.copy(experiment, *places, dry_run=dry_run, progress=progress)
 
@@ -1517,23 +1523,7 @@ class Cluster(CheckedAttributes):
 
         Raises `NotFound` if the experiment does not expose the service.
         """
-        addresses = self.implementation.external_addresses(experiment)
-        if service not in addresses:
-            raise self._not_exposed(experiment, service, addresses)
-        address = addresses[service]
-        if address is None:
-            raise NotFound(
-                f"service {service!r} of {experiment!r} has no external address yet; try again"
-            )
-        return address
-
-    def _not_exposed(self, experiment: str, service: str, exposed: Collection[str]) -> NotFound:
-        bound: Iterable[str] = ()
-        with contextlib.suppress(Unsupported):
-            bound = [found.name for found in self.describe_topology(experiment).services]
-        problem = "binds but does not expose" if service in bound else "does not expose"
-        hint = did_you_mean(service, exposed) or f"; exposed are {join_names(exposed)}"
-        return NotFound(f"experiment {experiment!r} {problem} {service!r}{hint}")
+        return self.implementation.external_address(experiment, service)
 
     def exposed_services(self, experiment: str) -> dict[str, str | None]:
         """Return a mapping from the exposed services of an experiment to their external addresses.
@@ -1571,7 +1561,7 @@ class Cluster(CheckedAttributes):
         If the service has an external address, the tunnel uses this address. Otherwise, a local
         port is forwarded to the service.
         """
-        return Tunnel(self.external_url(experiment, service))
+        return self.implementation.visit(experiment, service, on_error=on_error)
 
     # --- names ---
 

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from symphony.cluster import Cluster, OnChange, WatchedStatuses
 from symphony.cluster.matching import (
@@ -60,7 +60,6 @@ FINISH_TIMEOUT_SECONDS = 60.0
 # How long a command that needs the lock of a run without a supervisor waits for other programs.
 LOCK_TIMEOUT_SECONDS = 0.2
 _STATUS_CHECK_SECONDS = 1.0
-BackendT = TypeVar("BackendT", bound=HostBackend)
 PORT_HOLD_MODES = ("started", "bound")
 
 
@@ -87,6 +86,8 @@ class HostCluster(Cluster):
     """
 
     children: ClassVar[str]
+    # The class of `implementation`.
+    backend_class: ClassVar[type[HostBackend]] = HostBackend
     # The number of file descriptors that the supervisor needs for each process.
     process_descriptors: ClassVar[int] = 0
     # True if experiments that a reboot of this machine has interrupted can be started again.
@@ -130,24 +131,25 @@ class HostCluster(Cluster):
     @functools.cached_property
     def implementation(self) -> HostBackend:
         """The part of the cluster that reads run directories and sends requests."""
-        return self._new_backend(HostBackend)
+        return self.backend_class(**self._backend_arguments())
 
-    def _new_backend(self, kind: type[BackendT]) -> BackendT:
-        """Return a backend for the run directories of this cluster."""
-        return kind(
-            self.backend,
-            self._root,
-            find=self._find,
-            make_reader=self._reader,
-            describe=self._describe,
-            send=self._send,
-            diff=self._diff,
-            change=self._change,
-            delete=self._delete,
-            clean=self._clean_output,
-            ignored_last_line=self._ignored_last_line,
-            children=self.children if self.resumes_after_reboot else None,
-        )
+    def _backend_arguments(self) -> dict[str, Any]:
+        """Return the arguments for the constructor of the backend."""
+        return {
+            "name": self.backend,
+            "root": self._root,
+            "find": self._find,
+            "make_reader": self._reader,
+            "describe": self._describe,
+            "send": self._send,
+            "diff": self._diff,
+            "change": self._change,
+            "delete": self._delete,
+            "link": self._supervisor_link,
+            "clean": self._clean_output,
+            "ignored_last_line": self._ignored_last_line,
+            "children": self.children if self.resumes_after_reboot else None,
+        }
 
     # --- launching ---
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.cluster import ExecResult, Manifest, Progress, Tunnel
-from symphony.cluster.backend import Backend, Place, ProcessRequest, Selection, Watch
+from symphony.cluster.backend import Backend, NamedProcess, Place, ProcessRequest, Selection, Watch
 from symphony.cluster.matching import find_status
 from symphony.errors import BackendError, NotFound, SpecError, Unsupported
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, State
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from symphony.process_details import ProcessDetails
     from symphony.supervised.host_records import HostRecords
     from symphony.supervised.read.log_files import IgnoredLine
+    from symphony.supervised.user_requests.requests import SupervisorLink
     from symphony.usage import ExperimentUsage
 
 _STATUS_CHECK_SECONDS = 1.0
@@ -43,6 +44,7 @@ class HostBackend(Backend[Manifest]):
     * ``make_reader`` returns a reader of the status of a run, and ``describe`` its status.
     * ``send`` sends a request to the supervisor of a pinned run; see
       `symphony.supervised.user_requests.requests.send_request`.
+    * ``link`` returns the way in which this program reaches the supervisor of a pinned run.
     * ``diff`` and ``change`` compare and change a running experiment, and ``delete`` deletes one.
     * ``children`` is the name of the class that starts processes, or None if no experiment is
       started again after a reboot of this machine.
@@ -62,6 +64,7 @@ class HostBackend(Backend[Manifest]):
         diff: Callable[..., Changes],
         change: Callable[..., Changes],
         delete: Callable[..., None],
+        link: Callable[[RunDirectory], SupervisorLink],
         clean: Callable[[str], str],
         ignored_last_line: IgnoredLine | None,
         children: str | None,
@@ -75,6 +78,7 @@ class HostBackend(Backend[Manifest]):
         self._diff = diff
         self._change = change
         self._delete = delete
+        self._link = link
         self._clean = clean
         self._ignored_last_line = ignored_last_line
         self._children = children
@@ -257,7 +261,7 @@ class HostBackend(Backend[Manifest]):
     # --- using ---
 
     def exec(
-        self, experiment: str, process: ProcessStatus, argv: Sequence[str], *, interactive: bool
+        self, experiment: str, process: NamedProcess, argv: Sequence[str], *, interactive: bool
     ) -> ExecResult:
         """Run a command on this machine. The process can have exited.
 
@@ -265,13 +269,14 @@ class HostBackend(Backend[Manifest]):
         Raises NotFound if the process was launched on another host, and SpecError if the command
         cannot be run.
         """
+        found = process.find()
         run = self._find(experiment)
         other_host = run.other_host()
         if other_host is not None:
             raise NotFound(
-                f"process {process.path!r} was launched on {other_host}: run the command there"
+                f"process {found.path!r} was launched on {other_host}: run the command there"
             )
-        return exec_on_this_machine(run, process, argv, interactive=interactive)
+        return exec_on_this_machine(run, found, argv, interactive=interactive)
 
     def copy(
         self,

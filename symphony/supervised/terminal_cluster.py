@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from symphony.errors import NotFound, Unsupported
-from symphony.status import State
+from typing import ClassVar
+
 from symphony.supervised.cluster import HostCluster
+from symphony.supervised.host_backend import HostBackend
+from symphony.supervised.terminal_backend import TerminalBackend
 
 
 class TerminalCluster(HostCluster):
     """A cluster that attaches the user's terminal to that of a process with the setting ``tty``."""
 
-    def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
-        """Attach the terminal to a process with the setting ``tty``, until the user leaves it.
-
-        Raises Unsupported if the process has no terminal.
-        """
-        from symphony.supervised.user_requests.attach import attach
-
-        self.check_login(experiment, process, process_group)
-        with self._find(experiment).pin() as run:
-            attach(run, process, self._supervisor_link(run))
-
-    def check_login(self, experiment: str, process: str, process_group: str | None = None) -> None:
-        """Raise Unsupported if a process has no terminal, and NotFound if it is not running."""
-        found = self.describe_process(experiment, process, process_group)
-        manifest = self._find(experiment).load_manifest()
-        spec = next(item for item in manifest["processes"] if item["name"] == found.name)
-        if not spec.get("tty"):
-            raise Unsupported(
-                f"process {found.path!r} has no terminal: set tty: true on it and launch it again; "
-                "'symphony exec' runs a command in its environment, 'symphony logs -f' follows its "
-                "log"
-            )
-        if found.state is not State.RUNNING:
-            raise NotFound(f"process {found.path!r} is not running ({found.state})")
+    backend_class: ClassVar[type[HostBackend]] = TerminalBackend

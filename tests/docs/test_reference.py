@@ -261,10 +261,12 @@ ALIASES = {
 OTHER_NAMES = {
     "symphony.cluster.WatchedStatuses",
     "symphony.cluster.backend.Backend",
+    "symphony.cluster.backend.NamedProcess",
     "symphony.cluster.backend.Place",
     "symphony.cluster.backend.ProcessRequest",
     "symphony.cluster.backend.Selection",
     "symphony.cluster.backend.Watch",
+    "symphony.cluster.backend.records.Records",
     "symphony.cluster.running.Running",
     "symphony.hookspecs.BackendInfo",
     "symphony.hookspecs.Option",

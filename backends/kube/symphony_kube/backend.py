@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from symphony.cluster.backend import Backend
 from symphony.cluster.cluster import Manifest
 from symphony.errors import NotFound, SymphonyError
+from symphony_kube.access.kube_access import KubeAccess
 
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
-    from symphony.cluster import Tunnel, WatchedStatuses
+    from symphony.cluster import WatchedStatuses
     from symphony.code.snapshot import CodeArchives
     from symphony.events import ExperimentEvent
     from symphony.model import Experiment
@@ -37,11 +38,10 @@ if TYPE_CHECKING:
     from symphony_kube.render.manifest import KubeManifest
 
 
-class KubeBackend(Backend[Manifest]):
+class KubeBackend(KubeAccess, Backend[Manifest]):
     """The experiments in a Kubernetes cluster.
 
-    * ``connect`` returns the client for the API server, which is created on first use.
-    * ``scope`` returns the namespace, names and labels of an experiment's objects.
+    * ``connect`` and ``scope`` are those of `KubeAccess`.
     * ``namespace`` is the namespace for all experiments, or None.
     * With ``jobs_only``, the user may create and delete Jobs, but no Pods.
     * ``describe`` returns the new description of an experiment. The second argument describes the
@@ -62,9 +62,7 @@ class KubeBackend(Backend[Manifest]):
         record_settings: Callable[[], Settings],
         run: Run | None,
     ) -> None:
-        super().__init__(name)
-        self._connect = connect
-        self._scope = scope
+        super().__init__(name, connect=connect, scope=scope)
         self._namespace = namespace
         self._jobs_only = jobs_only
         self._describe = describe
@@ -77,11 +75,6 @@ class KubeBackend(Backend[Manifest]):
         from symphony_kube.archive.kube_records import KubeRecords
 
         return KubeRecords(connect=self._connect, scope=self._scope, observe=self.observe)
-
-    @property
-    def api(self) -> Api:
-        """The client for the API server."""
-        return self._connect()
 
     def ensure_supervisor(self, experiment: str) -> None:
         """Start the supervisor that runs on this machine again, if it was killed."""
@@ -295,31 +288,3 @@ class KubeBackend(Backend[Manifest]):
         if changes.policies:
             notes += self.usage_notes(difference.new.manifest)
         return dataclasses.replace(changes, notes=tuple(notes))
-
-    # --- using ---
-
-    def forward(
-        self,
-        experiment: str,
-        process_or_service: str,
-        port: int | None,
-        *,
-        local_port: int | None,
-        on_error: Callable[[str], None] | None,
-    ) -> Tunnel:
-        """Forward a local port through the API server."""
-        from symphony_kube.access import port_forward
-
-        scope = self._scope(experiment)
-        return port_forward.port_forward(
-            self.api, scope, process_or_service, port, local_port, on_error=on_error
-        )
-
-    def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
-        """Return the addresses that load balancers have assigned.
-
-        The address of a node port is not included, because it requires further requests.
-        """
-        from symphony_kube.access import external_services
-
-        return external_services.exposed_services(self.api, self._scope(experiment))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.cluster import Cluster, ExecResult
+from symphony.cluster import Cluster
 from symphony.errors import SpecError, SymphonyError, shown
 from symphony.model.settings import validators
 from symphony.model.settings.durations import parse_exact_seconds
@@ -24,7 +24,7 @@ from symphony_kube.state.ip_families import ALL_OF_IPV4
 
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
-    from symphony.cluster import Manifest, OnChange, Progress, Tunnel, WatchedStatuses
+    from symphony.cluster import Manifest, OnChange, WatchedStatuses
     from symphony.cluster.matching import Until
     from symphony.code.snapshot import CodeArchives
     from symphony.events import ExperimentEvent
@@ -684,67 +684,3 @@ class KubeCluster(Cluster):
         if not events:
             return output
         return self._with_later_events(output, experiment, processes, since=since, tail=tail)
-
-    def exec_command(
-        self,
-        experiment: str,
-        process: str,
-        command: Strings,
-        process_group: str | None = None,
-        *,
-        interactive: bool = False,
-    ) -> ExecResult:
-        """Run a command in a process's container; see `Cluster.exec_command`."""
-        from symphony_kube.access import exec
-
-        return exec.run_command(
-            self.api,
-            self.scope(experiment),
-            process,
-            command,
-            process_group,
-            interactive=interactive,
-        )
-
-    def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
-        """Run an interactive shell in a process's container, and connect the shell to the
-        terminal.
-        """
-        from symphony_kube.access import exec
-
-        exec.login(self.api, self.scope(experiment), process, process_group)
-
-    def transfer_file(
-        self,
-        experiment: str,
-        source: str,
-        target: str,
-        *,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-    ) -> None:
-        """Copy files from or to a process (``process:path``); see `Cluster.transfer_file`."""
-        from symphony_kube.access import copy as copying
-
-        if dry_run:
-            copying.dry_run(self.api, self.scope(experiment), source, target)
-        else:
-            copying.transfer(self.api, self.scope(experiment), source, target, progress=progress)
-
-    def external_url(self, experiment: str, service: str) -> str:
-        """Return the ``host:port`` of an exposed service's load balancer or node port."""
-        from symphony_kube.access import external_services
-
-        return external_services.external_address(self.api, self.scope(experiment), service)
-
-    def visit(
-        self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None
-    ) -> Tunnel:
-        """Return a tunnel to a service.
-
-        If the service's external address accepts connections, the tunnel uses this address.
-        Otherwise, the tunnel uses a forwarded port.
-        """
-        from symphony_kube.access import port_forward
-
-        return port_forward.visit(self.api, self.scope(experiment), service, on_error=on_error)

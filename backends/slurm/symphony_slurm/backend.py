@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.cluster import ExecResult, Tunnel
 from symphony.errors import BackendError, SpecError
-from symphony.supervised.host_backend import HostBackend, exec_on_this_machine
+from symphony.supervised.host_backend import exec_on_this_machine
 from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.terminal_backend import TerminalBackend
 from symphony_slurm import slurm
 from symphony_slurm.status import is_alive, wait_for_logs
 from symphony_slurm.stop_job import stop_job
 
 if TYPE_CHECKING:
     from symphony.cluster import Progress
-    from symphony.cluster.backend import Place, Selection
+    from symphony.cluster.backend import NamedProcess, Place, Selection
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.status import ProcessStatus
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS = 3.0
 
 
-class SlurmBackend(HostBackend):
+class SlurmBackend(TerminalBackend):
     """The experiments whose run directories are on a shared file system."""
 
     # --- ending ---
@@ -55,7 +56,7 @@ class SlurmBackend(HostBackend):
         from symphony_slurm.job.node_usage import follow_usage
 
         with run.pin() as pinned:
-            link = functools.partial(self.supervisor_link, pinned)
+            link = functools.partial(supervisor_link, pinned)
             for usage in follow_usage(pinned, self._make_reader(pinned), link, interval):
                 yield select_usage(usage, names)
 
@@ -69,15 +70,24 @@ class SlurmBackend(HostBackend):
         """Return the addresses in the manifest, which are not known before the job has started."""
         services = super().external_addresses(experiment)
         try:
-            self.placement(self._find(experiment))
+            placement_of(self._find(experiment))
         except BackendError:
             return dict.fromkeys(services)
         return services
 
+    def external_address(self, experiment: str, service: str) -> str:
+        """Return the ``host:port`` of an exposed service. The host is a node.
+
+        Raises BackendError if the job has not started.
+        """
+        if service in super().external_addresses(experiment):
+            placement_of(self._find(experiment))
+        return super().external_address(experiment, service)
+
     # --- using ---
 
     def exec(
-        self, experiment: str, process: ProcessStatus, argv: Sequence[str], *, interactive: bool
+        self, experiment: str, process: NamedProcess, argv: Sequence[str], *, interactive: bool
     ) -> ExecResult:
         """Run a command on the node of a process.
 
@@ -85,18 +95,19 @@ class SlurmBackend(HostBackend):
         """
         from symphony_slurm.job.relay_work import NO_PID
 
+        found = process.find()
         run = self._find(experiment)
-        node = self.node_of(run, process.name)
-        if process.pid is None and not is_alive(run):
-            return exec_on_this_machine(run, process, argv, interactive=interactive)
+        node = self.node_of(run, found.name)
+        if found.pid is None and not is_alive(run):
+            return exec_on_this_machine(run, found, argv, interactive=interactive)
         kind = "exec-here" if interactive else "exec"
-        arguments = [kind, process.name, str(process.pid or NO_PID), *argv]
+        arguments = [kind, found.name, str(found.pid or NO_PID), *argv]
         if interactive:
             return self._exec_here(run, node, arguments)
         result = self.relay_result(run, node, *arguments)
         if "error" in result:
             raise SpecError(
-                f"cannot run {argv[0]!r} in the environment of {process.path!r}: {result['error']}"
+                f"cannot run {argv[0]!r} in the environment of {found.path!r}: {result['error']}"
             )
         return ExecResult(
             exit_code=result["exit_code"],
@@ -135,10 +146,10 @@ class SlurmBackend(HostBackend):
         manifest = run.load_manifest()
         paths = (resolve_path(source, manifest), resolve_path(target, manifest))
         if source.process is not None:
-            relay = self.node_relay(run, source.process)
+            relay = self.node_relay(run, source.process.find())
             copy_from_node(run, *paths, relay, dry_run=dry_run)
         elif target.process is not None:
-            relay = self.node_relay(run, target.process)
+            relay = self.node_relay(run, target.process.find())
             copy_to_node(run, *paths, relay, dry_run=dry_run)
 
     def forward(
@@ -175,6 +186,16 @@ class SlurmBackend(HostBackend):
         relay = Relay(local_port or 0, target, on_error, connect=connect)
         return Tunnel(relay.address, close=relay.close)
 
+    def visit(
+        self, experiment: str, service: str, *, on_error: Callable[[str], None] | None
+    ) -> Tunnel:
+        """Return a tunnel to the node, or through the job if the node cannot be reached."""
+        address = self.external_address(experiment, service)
+        host, _, port = address.rpartition(":")
+        if can_reach((host, int(port))):
+            return Tunnel(address)
+        return self.forward(experiment, service, None, local_port=None, on_error=on_error)
+
     def _connection_through_job(
         self, run: RunDirectory, target: tuple[str, int]
     ) -> Callable[[], Any]:
@@ -186,32 +207,14 @@ class SlurmBackend(HostBackend):
 
     # --- nodes ---
 
-    def supervisor_link(self, run: RunDirectory) -> SupervisorLink:
-        """Return the way in which this program reaches the supervisor of a pinned run."""
-        from symphony_slurm.job.supervisor_connection import StepLink
-
-        return StepLink(run, self.batch_node(run))
-
     def batch_node(self, run: RunDirectory) -> str:
         """Return the node on which the supervisor runs."""
-        return self.placement(run).batch
+        return placement_of(run).batch
 
     def node_of(self, run: RunDirectory, process: str) -> str:
         """Return the node on which a process runs."""
         slot: int = run.load_manifest()["slots"][process]
-        return self.placement(run).nodes[slot].name
-
-    def placement(self, run: RunDirectory) -> Placement:
-        """Return the nodes of a run. Raises BackendError if its job has not started."""
-        from symphony_slurm.job.placement import Placement
-
-        try:
-            return Placement.load(run)
-        except (OSError, ValueError):
-            raise BackendError(
-                f"the job of experiment {run.name!r} has not started; 'symphony ps {run.name}' "
-                "shows the reason"
-            ) from None
+        return placement_of(run).nodes[slot].name
 
     def node_relay(
         self, run: RunDirectory, process: ProcessStatus
@@ -243,6 +246,26 @@ class SlurmBackend(HostBackend):
             check=False,
             env=slurm.submission_environment(),
         )
+
+
+def placement_of(run: RunDirectory) -> Placement:
+    """Return the nodes of a run. Raises BackendError if its job has not started."""
+    from symphony_slurm.job.placement import Placement
+
+    try:
+        return Placement.load(run)
+    except (OSError, ValueError):
+        raise BackendError(
+            f"the job of experiment {run.name!r} has not started; 'symphony ps {run.name}' "
+            "shows the reason"
+        ) from None
+
+
+def supervisor_link(run: RunDirectory) -> SupervisorLink:
+    """Return the way in which this program reaches the supervisor of a pinned run."""
+    from symphony_slurm.job.supervisor_connection import StepLink
+
+    return StepLink(run, placement_of(run).batch)
 
 
 def _relay_error(run: RunDirectory, done: subprocess.CompletedProcess[str]) -> BackendError:

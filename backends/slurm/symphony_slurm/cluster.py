@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.cluster import OnChange, Tunnel
+from symphony.cluster import OnChange
 from symphony.cluster.matching import cannot_change, experiment_exists
 from symphony.errors import (
     NotFound,
@@ -27,13 +27,14 @@ from symphony.errors import (
     shown,
 )
 from symphony.supervised.cluster import read_unchanging
+from symphony.supervised.host_backend import HostBackend
 from symphony.supervised.record import directory
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.run_paths import REMOTE_FILE
 from symphony.supervised.terminal_cluster import TerminalCluster
 from symphony.support.import_path import own_import_path
 from symphony_slurm import slurm
-from symphony_slurm.backend import SlurmBackend, can_reach
+from symphony_slurm.backend import SlurmBackend, supervisor_link
 from symphony_slurm.run_files import JOB_FILE
 from symphony_slurm.status import SlurmStatusReader, wait_for_logs
 from symphony_slurm.stop_job import stop_job
@@ -87,6 +88,7 @@ class SlurmCluster(TerminalCluster):
 
     backend: ClassVar[str] = "slurm"
     children: ClassVar[str] = "symphony_slurm.remote_children:RemoteChildren"
+    backend_class: ClassVar[type[HostBackend]] = SlurmBackend
     # Slurm starts jobs again; see the option ``requeue``.
     resumes_after_reboot: ClassVar[bool] = False
     ports_are_here: ClassVar[bool] = False
@@ -136,11 +138,6 @@ class SlurmCluster(TerminalCluster):
             requeue=_count(requeue, "requeue", minimum=0) or 0,
         )
         self._nodes = _count(nodes, "nodes", minimum=1)
-
-    @functools.cached_property
-    def implementation(self) -> SlurmBackend:
-        """The part of the cluster that reaches the nodes."""
-        return self._new_backend(SlurmBackend)
 
     # --- launching ---
 
@@ -605,28 +602,7 @@ class SlurmCluster(TerminalCluster):
 
     def _supervisor_link(self, run: RunDirectory) -> SupervisorLink:
         """Return the way in which this program reaches the supervisor of a pinned run."""
-        return self.implementation.supervisor_link(run)
-
-    # --- using ---
-
-    def external_url(self, experiment: str, service: str) -> str:
-        """Return the ``host:port`` of an exposed service. The host is a node.
-
-        Raises BackendError if the job has not started.
-        """
-        if service in self.implementation.external_addresses(experiment):
-            self.implementation.placement(self._find(experiment))
-        return super().external_url(experiment, service)
-
-    def visit(
-        self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None
-    ) -> Tunnel:
-        """Return a tunnel to an exposed service; see `Cluster.visit`."""
-        address = self.external_url(experiment, service)
-        host, _, port = address.rpartition(":")
-        if can_reach((host, int(port))):
-            return Tunnel(address)
-        return self.port_forward(experiment, service, on_error=on_error)
+        return supervisor_link(run)
 
 
 def _check_fits(manifest: SlurmManifest, chosen: str | None) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.errors import BackendError, NotFound, SpecError, shown
+from symphony.errors import BackendError, SpecError, shown
 from symphony.model.settings.durations import parse_positive_duration
 from symphony.plan.changes import ADDED
 from symphony.status import ReasonCode
 from symphony.supervised.cluster import HostCluster
+from symphony.supervised.host_backend import HostBackend
 from symphony.supervised.record.directory import RunDirectory, find
+from symphony_tmux.backend import TmuxBackend, socket_or_none
 from symphony_tmux.keeper import MARK_LINE, clean, clean_pieces
 from symphony_tmux.tmux_commands import (
     ANSWER_TIMEOUT_SECONDS,
@@ -55,6 +56,7 @@ class TmuxCluster(HostCluster):
 
     backend: ClassVar[str] = "tmux"
     children: ClassVar[str] = "symphony_tmux.children:TmuxChildren"
+    backend_class: ClassVar[type[HostBackend]] = TmuxBackend
     process_descriptors: ClassVar[int] = 2  # For the gate of the keeper, and for its pidfd.
 
     def __init__(
@@ -92,6 +94,9 @@ class TmuxCluster(HostCluster):
     def _check_change(self, changes: Changes) -> None:
         check_open_files(self._server_name, len(changes.names(ADDED)))
 
+    def _backend_arguments(self) -> dict[str, Any]:
+        return {**super()._backend_arguments(), "answer_within": self._answer_within}
+
     def _children_options(self) -> dict[str, Any]:
         return {"server_name": self._server_name, "answer_within": self._answer_within}
 
@@ -105,7 +110,7 @@ class TmuxCluster(HostCluster):
         from symphony_tmux.tmux_commands import socket_path
         from symphony_tmux.tmux_server import Server
 
-        socket = _socket_or_none(run) or socket_path(self._server_name)
+        socket = socket_or_none(run) or socket_path(self._server_name)
         run_id = run.run_id()
         super()._remove(run, purge=purge)
         if run_id is not None:
@@ -129,25 +134,6 @@ class TmuxCluster(HostCluster):
             processes.append(process)
         return replace(status, processes=tuple(processes))
 
-    def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
-        """Attach the terminal to a process's window. The process may have exited already."""
-        found = self.describe_process(experiment, process, process_group)
-        run = self._find(experiment)
-        socket = _socket(run)
-        if socket is not None:
-            from symphony_tmux.tmux_server import Server
-
-            server = Server(socket, self._answer_within)
-            manifest = run.load_manifest()
-            window = server.window(run.name, manifest["run_id"], found.name)
-            if window is not None:
-                server.attach(
-                    run.name, manifest["run_id"], window, {**os.environ, **manifest["env"]}
-                )
-                return
-        reason = f" ({found.reason})" if found.reason else ""
-        raise NotFound(f"process {found.path!r} has no window: it is {found.state}{reason}")
-
     # The log file contains the output of a window, which is converted to the output of the process.
     # The keeper's mark can be on a line of its own, which does not count as a line of output.
     _ignored_last_line = MARK_LINE
@@ -160,30 +146,6 @@ class TmuxCluster(HostCluster):
 
     def _clean_output(self, text: str) -> str:
         return clean(text)
-
-
-def _socket(run: RunDirectory) -> str | None:
-    """Return the socket path of the tmux server on which an experiment was launched.
-
-    Return None if the experiment has no session yet. Raises BackendError if the file that contains
-    the path is damaged.
-    """
-    file = run.file("socket")
-    if not os.path.lexists(file):
-        return None
-    with run.report_damage(file):
-        socket = file.read_bytes().decode()
-        if not socket.startswith("/") or not socket.isprintable():
-            raise ValueError("it contains no path")
-    return socket
-
-
-def _socket_or_none(run: RunDirectory) -> str | None:
-    """Return the socket path of an experiment's tmux server, or None if it is unknown."""
-    try:
-        return _socket(run)
-    except (BackendError, NotFound):
-        return None
 
 
 def _server_name(name: object) -> str:

@@ -13,19 +13,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from symphony.errors import Unsupported
+from symphony.cluster.backend.access import Access, NamedProcess, Place
 from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
     from symphony.cluster.backend.records import Records
-    from symphony.cluster.cluster import ExecResult, Manifest, Progress, Tunnel
+    from symphony.cluster.cluster import Manifest
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
     from symphony.plan.resolution.addresses import AddressScheme
     from symphony.plan.resolve import Plan
-    from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
     from symphony.status import ExperimentStatus, ProcessStatus
     from symphony.usage import ExperimentUsage
@@ -88,25 +87,13 @@ class ProcessRequest(NamedTuple):
     timeout: float | None = None
 
 
-class Place(NamedTuple):
-    """A path in a process, or a local path if ``process`` is None.
-
-    A relative path in a process is relative to the working directory of the process. ``text`` is
-    what the user has written, for messages.
-    """
-
-    process: ProcessStatus | None
-    path: str
-    text: str
-
-
-class Backend(Generic[ManifestT]):
+class Backend(Access, Generic[ManifestT]):
     """The part of a cluster that depends on the platform. Each backend defines one subclass.
 
     A backend has to define `reserve`, `render`, `create`, `delete`, `names`, `observe` and
     `output`. All other methods are optional: by default, they raise `Unsupported`, or do what
-    their documentation says. A backend declares in `symphony.hookspecs.BackendInfo` which
-    capabilities it has.
+    their documentation says. Those that reach processes are in `Access`. A backend
+    declares in `symphony.hookspecs.BackendInfo` which capabilities it has.
 
     ``name`` is the name of the backend. The names of experiments and processes are those that
     exist, and not patterns. Times are in seconds since the epoch. Every method raises
@@ -118,9 +105,6 @@ class Backend(Generic[ManifestT]):
     # True if `output` yields events between the lines if a selection includes them. Otherwise, the
     # events come after all lines.
     output_includes_events: bool = False
-
-    def __init__(self, name: str) -> None:
-        self.name = name
 
     # --- launching ---
 
@@ -238,10 +222,6 @@ class Backend(Generic[ManifestT]):
         del experiment
         return ProcessDetails(status=process)
 
-    def topology(self, experiment: str) -> Topology:
-        """Return the processes, groups and services of a launched experiment."""
-        raise self.unsupported(f"cannot report the connections of {experiment!r}")
-
     def usage(
         self, experiment: str, names: Collection[str] | None, interval: float
     ) -> Iterator[ExperimentUsage]:
@@ -289,64 +269,15 @@ class Backend(Generic[ManifestT]):
             "experiment, and launch it again"
         )
 
-    # --- using ---
-
-    def exec(
-        self, experiment: str, process: ProcessStatus, argv: Sequence[str], *, interactive: bool
-    ) -> ExecResult:
-        """Run a command in the environment and the working directory of a process.
-
-        See `Cluster.exec_command`.
-        """
-        del experiment, process, argv, interactive
-        raise self.unsupported("cannot run commands in the environment of a process")
-
-    def attach(self, experiment: str, process: ProcessStatus) -> None:
-        """Attach the terminal of this program to a process."""
-        del experiment
-        raise self.unsupported(
-            f"cannot attach a terminal to {process.name!r}; 'symphony exec' runs a command in its "
-            "environment, 'symphony logs -f' follows its log"
-        )
-
-    def copy(
-        self,
-        experiment: str,
-        source: Place,
-        target: Place,
-        *,
-        dry_run: bool,
-        progress: Progress | None,
-    ) -> None:
-        """Copy files from or to a process; see `Cluster.transfer_file`."""
-        del experiment, source, target, dry_run, progress
-        raise self.unsupported("cannot copy files")
-
-    def forward(
-        self,
-        experiment: str,
-        process_or_service: str,
-        port: int | None,
-        *,
-        local_port: int | None,
-        on_error: Callable[[str], None] | None,
-    ) -> Tunnel:
-        """Forward a local port to a process or a service; see `Cluster.port_forward`."""
-        del experiment, process_or_service, port, local_port, on_error
-        raise self.unsupported("cannot forward ports")
-
-    def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
-        """Return the external addresses ``host:port`` of the exposed services of an experiment.
-
-        An address is None if it is not known yet.
-        """
-        del experiment
-        raise self.unsupported("cannot expose services")
-
     # --- for the methods above ---
 
-    def unsupported(self, what: str) -> Unsupported:
-        """Return the error for a method that the backend does not have. ``what`` says what it
-        cannot do.
-        """
-        return Unsupported(f"the {self.name} backend {what}")
+
+__all__ = [
+    "Access",
+    "Backend",
+    "NamedProcess",
+    "Place",
+    "ProcessRequest",
+    "Selection",
+    "Watch",
+]

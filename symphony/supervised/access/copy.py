@@ -73,7 +73,7 @@ def resolve_path(place: Place, manifest: Mapping[str, Any]) -> CopyPath:
     """
     if place.process is None:
         return CopyPath(text=place.text, path=place.path)
-    name = place.process.name
+    name = place.process.find().name
     spec = next(spec for spec in manifest["processes"] if spec["name"] == name)
     return CopyPath(text=place.text, path=posixpath.join(spec["cwd"], place.path))
 

@@ -1,0 +1,118 @@
+"""The part of the kube backend with which users reach processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from symphony.cluster.backend import Access, NamedProcess, Place
+
+if TYPE_CHECKING:
+    from symphony.cluster import ExecResult, Progress, Tunnel
+    from symphony_kube.api.client import Api
+    from symphony_kube.api.labels import Scope
+
+
+class KubeAccess(Access):
+    """Access to the processes in Pods. Each method delegates to the module that implements it.
+
+    * ``connect`` returns the client for the API server, which is created on first use.
+    * ``scope`` returns the namespace, names and labels of an experiment's objects.
+    """
+
+    def __init__(
+        self, name: str, *, connect: Callable[[], Api], scope: Callable[[str], Scope]
+    ) -> None:
+        super().__init__(name)
+        self._connect = connect
+        self._scope = scope
+
+    @property
+    def api(self) -> Api:
+        """The client for the API server."""
+        return self._connect()
+
+    # --- processes ---
+
+    def exec(
+        self, experiment: str, process: NamedProcess, argv: Sequence[str], *, interactive: bool
+    ) -> ExecResult:
+        """Run a command in a process's container."""
+        from symphony_kube.access import exec
+
+        scope = self._scope(experiment)
+        return exec.run_command(
+            self.api, scope, process.name, argv, process.group, interactive=interactive
+        )
+
+    def attach(self, experiment: str, process: NamedProcess) -> None:
+        """Run an interactive shell in a process's container, and connect the shell to the
+        terminal.
+        """
+        from symphony_kube.access import exec
+
+        exec.login(self.api, self._scope(experiment), process.name, process.group)
+
+    def copy(
+        self,
+        experiment: str,
+        source: Place,
+        target: Place,
+        *,
+        dry_run: bool,
+        progress: Progress | None,
+    ) -> None:
+        """Copy files from or to a process's container."""
+        from symphony_kube.access import copy
+
+        scope = self._scope(experiment)
+        if dry_run:
+            copy.dry_run(self.api, scope, source.text, target.text)
+        else:
+            copy.transfer(self.api, scope, source.text, target.text, progress=progress)
+
+    # --- services ---
+
+    def forward(
+        self,
+        experiment: str,
+        process_or_service: str,
+        port: int | None,
+        *,
+        local_port: int | None,
+        on_error: Callable[[str], None] | None,
+    ) -> Tunnel:
+        """Forward a local port through the API server."""
+        from symphony_kube.access import port_forward
+
+        scope = self._scope(experiment)
+        return port_forward.port_forward(
+            self.api, scope, process_or_service, port, local_port, on_error=on_error
+        )
+
+    def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
+        """Return the addresses that load balancers have assigned.
+
+        The address of a node port is not included, because it requires further requests.
+        """
+        from symphony_kube.access import external_services
+
+        return external_services.exposed_services(self.api, self._scope(experiment))
+
+    def external_address(self, experiment: str, service: str) -> str:
+        """Return the ``host:port`` of an exposed service's load balancer or node port."""
+        from symphony_kube.access import external_services
+
+        return external_services.external_address(self.api, self._scope(experiment), service)
+
+    def visit(
+        self, experiment: str, service: str, *, on_error: Callable[[str], None] | None
+    ) -> Tunnel:
+        """Return a tunnel to a service.
+
+        If the service's external address accepts connections, the tunnel uses this address.
+        Otherwise, the tunnel uses a forwarded port.
+        """
+        from symphony_kube.access import port_forward
+
+        return port_forward.visit(self.api, self._scope(experiment), service, on_error=on_error)

@@ -1122,29 +1122,20 @@ class Cluster(CheckedAttributes):
         from symphony.log_text import printable
 
         name = self._log_name(experiment, process, process_group)
-        if previous:
-            if follow:
-                raise SpecError(
-                    "a log from before a restart cannot be followed: "
-                    "set previous or follow, not both"
-                )
-            text = self._read_previous_log(experiment, name, since=since, tail=tail)
-            return text if exact else printable(text)
+        if previous and follow:
+            raise SpecError(
+                "a log from before a restart cannot be followed: set previous or follow, not both"
+            )
         if not follow:
-            text = self._read_log(experiment, name, since=since, tail=tail)
+            pieces = self._iter_log_text(
+                experiment, name, since=since, tail=tail, previous=previous
+            )
+            text = "".join(pieces)
             return text if exact else printable(text)
         blocks = self.iter_output(
             experiment, [name], follow=True, since=since, tail=tail, exact=exact
         )
         return (f"{line.text}\n" for line in to_lines(blocks))
-
-    def _read_log(
-        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
-    ) -> str:
-        """Return a process's output so far, limited by ``since`` and ``tail`` and otherwise
-        unchanged. Bytes that are not valid UTF-8 are decoded as in `symphony.log_text`.
-        """
-        return "".join(self._iter_log_text(experiment, process, since=since, tail=tail))
 
     def iter_log_text(
         self,
@@ -1168,17 +1159,19 @@ class Cluster(CheckedAttributes):
         return pieces if exact else map(printable, pieces)
 
     def _iter_log_text(
-        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
+        self,
+        experiment: str,
+        process: str,
+        *,
+        since: float | str | None,
+        tail: int | None,
+        previous: bool = False,
     ) -> Iterator[str]:
-        """Yield the result of `_read_log` in pieces."""
-        from symphony.log_blocks import LogBlock
+        """Yield the log of a process in pieces, with bytes decoded as in `symphony.log_text`."""
+        from symphony.cluster.backend import LogPart
 
-        blocks = self._iter_output(
-            experiment, [process], follow=False, since=since, tail=tail, events=False
-        )
-        for block in blocks:
-            if isinstance(block, LogBlock):
-                yield block.text
+        start = None if since is None else self.implementation.start_time(since)
+        return self.implementation.log(experiment, process, LogPart(start, tail, previous))
 
     def hidden_values(self, experiment: str, changed: Experiment | None = None) -> HiddenValues:
         """Return the values that views hide in the output of an experiment.
@@ -1230,15 +1223,6 @@ class Cluster(CheckedAttributes):
             if process_group is None and process in self.removed_processes(experiment):
                 return process
             raise
-
-    def _read_previous_log(
-        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
-    ) -> str:
-        """Return a process's output from before its last restart."""
-        raise Unsupported(
-            f"the {self.backend} backend keeps one log of a process, which continues after a "
-            f"restart: {process!r} has no previous one"
-        )
 
     def save_logs(
         self,
@@ -1354,23 +1338,26 @@ class Cluster(CheckedAttributes):
         The text of the blocks is that of `symphony.log_text`.
         """
         from symphony.cluster.backend import Selection
-        from symphony.cluster.since import parse_since
 
+        backend = self.implementation
         removed = functools.partial(self.removed_processes, experiment)
 
         def find_selected() -> list[str]:
             return find_names(self.describe_experiment(experiment), processes, removed)
 
         selection = Selection(
-            names=find_selected(),
+            processes=processes,
             find_names=find_selected,
-            since=None if since is None else parse_since(since, time.time()),
+            since=None if since is None else backend.start_time(since),
             tail=tail,
             follow=follow,
             events=events,
         )
-        output = self.implementation.output(experiment, selection)
-        if not events or self.implementation.output_includes_events:
+        output = backend.output(experiment, selection)
+        includes_events = backend.output_includes_events or (
+            follow and backend.followed_output_includes_events
+        )
+        if not events or includes_events:
             return output
         return self._with_later_events(output, experiment, processes, since=since, tail=tail)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +14,10 @@ from symphony.archive.run_record import (
     TOPOLOGY_FILE,
     read_json,
 )
-from symphony.cluster.backend import Backend, Selection
+from symphony.cluster.backend import Backend, LogPart, Selection
 from symphony.cluster.backend.records import Records
 from symphony.cluster.cluster import Cluster, Manifest, OnChange
 from symphony.cluster.matching import Until
-from symphony.cluster.since import parse_since
 from symphony.errors import BackendError, Unsupported
 from symphony.status import ExperimentStatus, ProcessStatus
 
@@ -102,6 +100,13 @@ class RecordBackend(Backend[Manifest]):
         )
         return to_blocks(lines)
 
+    def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
+        """Yield a recorded log."""
+        if part.previous:
+            return super().log(experiment, process, part)
+        directory = self._run.path / LOG_DIRECTORY
+        return archived_logs.iter_text(directory, process, since=part.since, tail=part.tail)
+
     def _read(self, name: str) -> dict[str, Any]:
         """Return the contents of a file of the record."""
         data = read_json(self._run.path / name)
@@ -165,13 +170,6 @@ class RecordedRun(Cluster):
             on_change(status)
         return status
 
-    def _iter_log_text(
-        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
-    ) -> Iterator[str]:
-        del experiment
-        directory = self._run.path / LOG_DIRECTORY
-        return archived_logs.iter_text(directory, process, since=_since_time(since), tail=tail)
-
     # --- methods that would change something ---
 
     def manifest(self, experiment: Experiment) -> Manifest:
@@ -200,7 +198,3 @@ class RecordedRun(Cluster):
         return Unsupported(
             f"run {self._run.name!r} of {experiment!r} is a record, which can only be read"
         )
-
-
-def _since_time(since: float | str | None) -> float | None:
-    return None if since is None else parse_since(since, time.time())

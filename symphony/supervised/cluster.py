@@ -839,21 +839,6 @@ class HostCluster(Cluster):
     # A backend sets this pattern if the last line of its log files can be text that is not output.
     _ignored_last_line: ClassVar[IgnoredLine | None] = None
 
-    def _iter_log_text(
-        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
-    ) -> Iterator[str]:
-        from symphony.supervised.read.log_files import iter_text
-
-        run = self._find(experiment)
-        with run.report_damage(run.logs):
-            yield from iter_text(
-                run,
-                process,
-                since=_since_time(since),
-                tail=tail,
-                ignored=self._ignored_last_line,
-            )
-
     def _clean_output(self, text: str) -> str:
         """Return the output of a process that a part of its log contains.
 
@@ -954,9 +939,3 @@ def _device_names(value: object) -> list[str]:
     from symphony.model.settings.validators import strings
 
     return strings(value, "gpus")
-
-
-def _since_time(since: float | str | None) -> float | None:
-    from symphony.cluster.since import parse_since
-
-    return None if since is None else parse_since(since, time.time())

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.cluster import ExecResult, Manifest, Progress, Tunnel
-from symphony.cluster.backend import Backend, NamedProcess, Place, ProcessRequest, Selection, Watch
+from symphony.cluster.backend import (
+    Backend,
+    LogPart,
+    NamedProcess,
+    Place,
+    ProcessRequest,
+    Selection,
+    Watch,
+)
 from symphony.cluster.matching import find_status
 from symphony.errors import BackendError, NotFound, SpecError, Unsupported
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, State
@@ -230,6 +238,21 @@ class HostBackend(Backend[Manifest]):
             clean=self._clean,
             ignored=self._ignored_last_line,
         )
+
+    def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
+        """Yield what the log file of a process contains."""
+        if part.previous:
+            return super().log(experiment, process, part)
+        return self._log_text(experiment, process, part)
+
+    def _log_text(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
+        from symphony.supervised.read.log_files import iter_text
+
+        run = self._find(experiment)
+        with run.report_damage(run.logs):
+            yield from iter_text(
+                run, process, since=part.since, tail=part.tail, ignored=self._ignored_last_line
+            )
 
     # --- changing ---
 

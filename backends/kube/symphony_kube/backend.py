@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster.backend import Backend
+from symphony.cluster.backend import Backend, LogPart, Selection
 from symphony.cluster.cluster import Manifest
 from symphony.errors import NotFound, SymphonyError
 from symphony_kube.access.kube_access import KubeAccess
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from symphony.cluster import WatchedStatuses
     from symphony.code.snapshot import CodeArchives
     from symphony.events import ExperimentEvent
+    from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
     from symphony.plan.topology import Topology
@@ -263,6 +264,41 @@ class KubeBackend(KubeAccess, Backend[Manifest]):
         with self.watch_statuses(experiment) as read:
             for usage in follow_usage(self.api, self._scope(experiment), read, interval):
                 yield select_usage(usage, names)
+
+    followed_output_includes_events = True
+
+    def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock | ExperimentEvent]:
+        """Yield the logs of containers, and the events if the logs are followed."""
+        from symphony.log_blocks import to_blocks
+        from symphony_kube.logs import read
+
+        scope = self._scope(experiment)
+        since, tail = selection.since, selection.tail
+        if selection.follow and selection.events:
+            return read.follow_output(self.api, scope, selection.processes, since=since, tail=tail)
+        lines = read.iter_log_lines(
+            self.api, scope, selection.processes, follow=selection.follow, since=since, tail=tail
+        )
+        return to_blocks(lines)
+
+    def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
+        """Yield the logs of a process's containers."""
+        from symphony_kube.logs import read
+
+        yield read.read_log(
+            self.api,
+            self._scope(experiment),
+            process,
+            since=part.since,
+            tail=part.tail,
+            previous=part.previous,
+        )
+
+    def start_time(self, since: float | str) -> float:
+        """Return a time by the clock of the API server."""
+        from symphony_kube.logs import read
+
+        return read.start_time(self.api, since)
 
     # --- changing ---
 

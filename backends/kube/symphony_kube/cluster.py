@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from symphony.cluster import Manifest, OnChange, WatchedStatuses
     from symphony.cluster.matching import Until
     from symphony.code.snapshot import CodeArchives
-    from symphony.events import ExperimentEvent
-    from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.settings.validators import Strings
     from symphony.plan.resolve import Plan
@@ -644,43 +642,3 @@ class KubeCluster(Cluster):
         )
 
     # --- using ---
-
-    def _iter_log_text(
-        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
-    ) -> Iterator[str]:
-        from symphony_kube.logs import read
-
-        yield read.read_log(self.api, self.scope(experiment), process, since=since, tail=tail)
-
-    def _read_previous_log(
-        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
-    ) -> str:
-        from symphony_kube.logs import read
-
-        return read.read_log(
-            self.api, self.scope(experiment), process, since=since, tail=tail, previous=True
-        )
-
-    def _iter_output(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None,
-        *,
-        follow: bool,
-        since: float | str | None,
-        tail: int | None,
-        events: bool,
-    ) -> Iterator[LogBlock | ExperimentEvent]:
-        from symphony.log_blocks import to_blocks
-        from symphony_kube.logs import read
-
-        scope = self.scope(experiment)
-        if follow and events:
-            return read.follow_output(self.api, scope, processes, since=since, tail=tail)
-        lines = read.iter_log_lines(
-            self.api, scope, processes, follow=follow, since=since, tail=tail
-        )
-        output = to_blocks(lines)
-        if not events:
-            return output
-        return self._with_later_events(output, experiment, processes, since=since, tail=tail)

@@ -20,7 +20,7 @@ from symphony_slurm.stop_job import stop_job
 
 if TYPE_CHECKING:
     from symphony.cluster import Progress
-    from symphony.cluster.backend import NamedProcess, Place, Selection
+    from symphony.cluster.backend import LogPart, NamedProcess, Place, Selection
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.status import ProcessStatus
@@ -65,6 +65,11 @@ class SlurmBackend(TerminalBackend):
         run = self._find(experiment)
         wait_for_logs(run, [process.name for process in self._describe(run)])
         return super().output(experiment, selection)
+
+    def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
+        """Yield the log of a process once the shared file system shows it."""
+        wait_for_logs(self._find(experiment), [process])
+        return super().log(experiment, process, part)
 
     def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
         """Return the addresses in the manifest, which are not known before the job has started."""

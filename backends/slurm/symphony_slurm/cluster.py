@@ -36,7 +36,7 @@ from symphony.support.import_path import own_import_path
 from symphony_slurm import slurm
 from symphony_slurm.backend import SlurmBackend, supervisor_link
 from symphony_slurm.run_files import JOB_FILE
-from symphony_slurm.status import SlurmStatusReader, wait_for_logs
+from symphony_slurm.status import SlurmStatusReader
 from symphony_slurm.stop_job import stop_job
 
 if TYPE_CHECKING:
@@ -593,12 +593,6 @@ class SlurmCluster(TerminalCluster):
 
     def _final_reader(self, run: RunDirectory) -> SlurmStatusReader:
         return SlurmStatusReader(run)
-
-    def _iter_log_text(
-        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
-    ) -> Iterator[str]:
-        wait_for_logs(self._find(experiment), [process])
-        return super()._iter_log_text(experiment, process, since=since, tail=tail)
 
     def _supervisor_link(self, run: RunDirectory) -> SupervisorLink:
         """Return the way in which this program reaches the supervisor of a pinned run."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
-from symphony.cluster.backend import NamedProcess
+from symphony.cluster.backend import LogPart, NamedProcess
 from symphony.errors import BackendError, NotFound
 from symphony.supervised.host_backend import HostBackend
 from symphony.supervised.record.directory import RunDirectory
+from symphony_tmux.keeper import clean_pieces
 
 
 class TmuxBackend(HostBackend):
@@ -21,6 +23,10 @@ class TmuxBackend(HostBackend):
     def __init__(self, *, answer_within: float, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._answer_within = answer_within
+
+    def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
+        """Yield the output of a process, which its log file contains as shown in the window."""
+        return clean_pieces(super().log(experiment, process, part))
 
     def attach(self, experiment: str, process: NamedProcess) -> None:
         """Attach the terminal to a process's window. The process may have exited already."""

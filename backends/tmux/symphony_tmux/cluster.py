@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +15,7 @@ from symphony.supervised.cluster import HostCluster
 from symphony.supervised.host_backend import HostBackend
 from symphony.supervised.record.directory import RunDirectory, find
 from symphony_tmux.backend import TmuxBackend, socket_or_none
-from symphony_tmux.keeper import MARK_LINE, clean, clean_pieces
+from symphony_tmux.keeper import MARK_LINE, clean
 from symphony_tmux.tmux_commands import (
     ANSWER_TIMEOUT_SECONDS,
     DEFAULT_SERVER,
@@ -137,12 +136,6 @@ class TmuxCluster(HostCluster):
     # The log file contains the output of a window, which is converted to the output of the process.
     # The keeper's mark can be on a line of its own, which does not count as a line of output.
     _ignored_last_line = MARK_LINE
-
-    def _iter_log_text(
-        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
-    ) -> Iterator[str]:
-        text = super()._iter_log_text(experiment, process, since=since, tail=tail)
-        return clean_pieces(text)
 
     def _clean_output(self, text: str) -> str:
         return clean(text)

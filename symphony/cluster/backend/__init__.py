@@ -49,23 +49,44 @@ class Watch(NamedTuple):
     wait: Callable[[float], object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The output to read: that of the processes ``names`` since a time, or the last lines of it.
+    """The output to read: that of processes since a time, or the last lines of it.
 
-    ``find_names`` returns the names of the processes that are selected at the time of the call,
-    because a change can add processes. ``since`` is in seconds since the epoch, and ``tail`` is a
-    number of lines. With ``follow``, the output continues until the processes have exited. With
-    ``events``, the events of these processes are included, and those of the experiment if all of
-    its processes are selected. With ``tail``, only new events are included.
+    ``processes`` is what the user has written; None stands for all processes. ``find_names``
+    returns the names of the processes that are selected at the time of the call, because a change
+    can add processes. ``since`` is in seconds since the epoch, and ``tail`` is a number of lines.
+    With ``follow``, the output continues until the processes have exited. With ``events``, the
+    events of these processes are included, and those of the experiment if all of its processes are
+    selected. With ``tail``, only new events are included.
     """
 
-    names: Sequence[str]
+    processes: Sequence[str] | None = None
     find_names: Callable[[], Sequence[str]]
     since: float | None = None
     tail: int | None = None
     follow: bool = False
     events: bool = False
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """The names of the processes that were selected when this attribute was read first.
+
+        Raises `NotFound` if a name selects no process.
+        """
+        return self.find_names()
+
+
+class LogPart(NamedTuple):
+    """The part of a log to read: from the time ``since`` on, or the last ``tail`` lines of it.
+
+    ``since`` is in seconds since the epoch. With ``previous``, only the output before the last
+    restart is read.
+    """
+
+    since: float | None = None
+    tail: int | None = None
+    previous: bool = False
 
 
 class ProcessRequest(NamedTuple):
@@ -105,6 +126,8 @@ class Backend(Access, Generic[ManifestT]):
     # True if `output` yields events between the lines if a selection includes them. Otherwise, the
     # events come after all lines.
     output_includes_events: bool = False
+    # True if `output` does so if the output is followed.
+    followed_output_includes_events: bool = False
 
     # --- launching ---
 
@@ -242,6 +265,32 @@ class Backend(Access, Generic[ManifestT]):
         del selection
         raise self.unsupported(f"keeps no output of {experiment!r}")
 
+    def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
+        """Yield the log of a process in pieces, as the process has written it.
+
+        The text is that of `symphony.log_text`. By default, the pieces are the blocks of `output`.
+        Raises `Unsupported` for the output before a restart if it is not kept separately.
+        """
+        from symphony.log_blocks import LogBlock
+
+        if part.previous:
+            raise self.unsupported(
+                "keeps one log of a process, which continues after a restart: "
+                f"{process!r} has no previous one"
+            )
+        selection = Selection(find_names=lambda: [process], since=part.since, tail=part.tail)
+        items = self.output(experiment, selection)
+        return (item.text for item in items if isinstance(item, LogBlock))
+
+    def start_time(self, since: float | str) -> float:
+        """Return the time since which output is read; see `Cluster.iter_logs`.
+
+        A platform with a clock of its own measures durations by it.
+        """
+        from symphony.cluster.since import parse_since
+
+        return parse_since(since, time.time())
+
     # --- changing ---
 
     def diff(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
@@ -275,6 +324,7 @@ class Backend(Access, Generic[ManifestT]):
 __all__ = [
     "Access",
     "Backend",
+    "LogPart",
     "NamedProcess",
     "Place",
     "ProcessRequest",

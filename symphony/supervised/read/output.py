@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from symphony.cluster.backend import Selection
 from symphony.errors import NotFound
@@ -28,7 +28,16 @@ def iter_output(
     ``ignored`` is a last line that is not output; see
     `symphony.supervised.read.log_files.start_offset`.
     """
-    for item in _iter_logged(run, selection, status, ignored):
+    # A name that selects no process is an error before the iteration.
+    names = selection.names
+    logged = _iter_logged(run, selection, names, status, ignored)
+    return _cleaned(logged, clean)
+
+
+def _cleaned(
+    items: Iterable[LogBlock | ExperimentEvent], clean: Callable[[str], str]
+) -> Iterator[LogBlock | ExperimentEvent]:
+    for item in items:
         if isinstance(item, ExperimentEvent):
             yield item
             continue
@@ -40,6 +49,7 @@ def iter_output(
 def _iter_logged(
     run: RunDirectory,
     selection: Selection,
+    names: Sequence[str],
     status: StatusReader,
     ignored: log_files.IgnoredLine | None,
 ) -> Iterator[LogBlock | ExperimentEvent]:
@@ -48,7 +58,7 @@ def _iter_logged(
     with run.report_damage(run.logs):
         # If output is followed, the lines that are written from now on come after the events that
         # are recorded from now on. Otherwise, no event is older than a line that is missing.
-        lengths = log_files.lengths(run, selection.names) if selection.follow else {}
+        lengths = log_files.lengths(run, names) if selection.follow else {}
         events = read_events()
         exited = _exited_processes(events)
         # These processes can have exited after the lengths of their logs were read. All of their
@@ -56,7 +66,7 @@ def _iter_logged(
         lengths.update(log_files.lengths(run, exited.intersection(lengths)))
         lines, tails = log_files.read_merged(
             run,
-            selection.names,
+            names,
             since=selection.since,
             tail=selection.tail,
             ignored=ignored,

@@ -36,21 +36,21 @@ def read_log(
     scope: Scope,
     process: str,
     *,
-    since: float | str | None = None,
+    since: float | None = None,
     tail: int | None = None,
     previous: bool = False,
 ) -> str:
     """Return a process's log as a string.
 
-    ``since`` (a time or a duration before now) and ``tail`` (a number of lines) limit the lines
-    that are returned. ``previous`` selects the log from before the last restart. Raises `NotFound`
+    ``since``, in seconds since the epoch, and ``tail``, a number of lines, limit the lines that are
+    returned. ``previous`` selects the log from before the last restart. Raises `NotFound`
     if there is no such process or, with ``previous``, if the process has not been restarted.
     """
     sources = find_sources(api, scope, process)
     if previous:
         sources = previous_source(sources, process)
     if since is not None:
-        return _read_since(api, scope, sources, _parse_since(api, since), tail)
+        return _read_since(api, scope, sources, to_line_time(since), tail)
     if tail is not None:
         data = _read_tail(api, scope, sources, tail)
     else:
@@ -64,7 +64,7 @@ def iter_log_lines(
     processes: Sequence[str] | None,
     *,
     follow: bool = False,
-    since: float | str | None = None,
+    since: float | None = None,
     tail: int | None = None,
 ) -> Iterator[LogLine]:
     """Return an iterator over the log lines of processes in chronological order.
@@ -74,7 +74,7 @@ def iter_log_lines(
 
     If ``processes`` is empty or None, the logs of all processes are read.
     """
-    start = None if since is None else _parse_since(api, since)
+    start = None if since is None else to_line_time(since)
     if follow:
         lines = follow_logs(api, scope, processes, since=start, tail=tail)
         return (line for line in lines if isinstance(line, LogLine))
@@ -86,14 +86,14 @@ def follow_output(
     scope: Scope,
     processes: Sequence[str] | None,
     *,
-    since: float | str | None,
+    since: float | None,
     tail: int | None,
 ) -> Iterator[LogBlock | ExperimentEvent]:
     """Return an iterator over the log lines and the events of processes, until all of them have
     exited. The arguments are those of `iter_log_lines`.
     """
-    start = None if since is None else _parse_since(api, since)
-    earliest = 0.0 if since is None else parse_since(since, api.now())
+    start = None if since is None else to_line_time(since)
+    earliest = since or 0.0
     items = follow_logs(api, scope, processes, since=start, tail=tail, events=True)
 
     def output() -> Iterator[LogBlock | ExperimentEvent]:
@@ -140,10 +140,14 @@ def _read_tail(api: Api, scope: Scope, sources: list[LogSource], tail: int) -> b
     return data
 
 
-def _parse_since(api: Api, since: float | str) -> bytes:
+def start_time(api: Api, since: float | str) -> float:
+    """Return the time since which lines are read, in seconds since the epoch.
+
+    ``since`` is a time, or a duration before the current time of the API server.
+    """
+    start = parse_since(since, api.now())
     try:
-        return to_line_time(parse_since(since, api.now()))
-    except SpecError:
-        raise
+        to_line_time(start)
     except (OverflowError, OSError, ValueError):
         raise SpecError(f"since must be a time in the past, not {since!r}") from None
+    return start

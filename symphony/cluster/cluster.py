@@ -23,8 +23,6 @@ from symphony.cluster.matching import (
     fuzzy_match,
     launch_in_progress,
     runs_from_elsewhere,
-    still_awaited,
-    wait_timeout,
 )
 from symphony.errors import AlreadyExists, NotFound, SpecError, SymphonyError, Unsupported, shown
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus
@@ -56,9 +54,6 @@ if TYPE_CHECKING:
     from symphony.support.hidden_values import HiddenValues
     from symphony.usage import ExperimentUsage
 
-
-# How often `Cluster.wait` reads a status if the backend reports no change.
-_STATUS_CHECK_SECONDS = 1.0
 
 # A function to call with each status that differs from the previous one. The value can be None.
 OnChange = Callable[[ExperimentStatus], None] | None
@@ -814,14 +809,17 @@ class Cluster(CheckedAttributes):
         `start_processes` or `restart_processes`, or if `up` changes its own settings. ``status`` is
         the current status of the experiment.
         """
-        from symphony.plan.one_shots import finished_in
+        from symphony.plan.one_shots import finished_in, in_whole_groups
 
         if not any(process.state.value == "succeeded" for process in status):
             return []
         try:
-            return finished_in(status, self.describe_topology(status.name))
+            finished = finished_in(status, self.describe_topology(status.name))
         except Unsupported:
             return []
+        if self.implementation.groups_start_together:
+            return in_whole_groups(finished, status)
+        return finished
 
     def signal_processes(
         self,
@@ -938,8 +936,12 @@ class Cluster(CheckedAttributes):
 
         ``on_error`` is called with the error for each experiment that cannot be described.
         """
+        found = self.implementation.observe_all(experiments)
         statuses = []
         for name in experiments:
+            if name in found:
+                statuses.append(found[name])
+                continue
             try:
                 statuses.append(self.describe_experiment(name))
             except NotFound:
@@ -953,9 +955,11 @@ class Cluster(CheckedAttributes):
     def watch_experiment(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
         """Return a context with a function that returns the current status of an experiment.
 
-        By default, each call of the function calls `describe_experiment`, whose errors it raises.
+        The function raises the errors of `describe_experiment`. Statuses during an outage can be
+        out of date, and come with a message.
         """
-        yield lambda: WatchedStatuses([self.describe_experiment(experiment)])
+        with self.implementation.watch_statuses(experiment) as read:
+            yield read
 
     @contextlib.contextmanager
     def watch_experiments(
@@ -963,11 +967,16 @@ class Cluster(CheckedAttributes):
     ) -> Iterator[Callable[[], WatchedStatuses]]:
         """Return a context with a function that returns the current statuses of all experiments.
 
-        By default, each call of the function calls `list_experiments` and `describe_experiments`.
+        If the backend cannot watch all experiments, each call of the function calls
+        `list_experiments` and `describe_experiments`.
         """
-        yield lambda: WatchedStatuses(
-            self.describe_experiments(self.list_experiments(), on_error=on_error)
-        )
+
+        def read() -> WatchedStatuses:
+            names = self.list_experiments()
+            return WatchedStatuses(self.describe_experiments(names, on_error=on_error))
+
+        with self.implementation.watch_all() as read_watched:
+            yield read if read_watched is None else read_watched
 
     def describe_process_group(
         self, experiment: str, process_group: str
@@ -1056,28 +1065,11 @@ class Cluster(CheckedAttributes):
         ``until="ready"``, for processes that did not become ready in time. The returned status
         contains the state of each process.
         """
+        from symphony.cluster.backend import WaitGoal
         from symphony.model.settings.durations import parse_timeout
 
-        seconds = parse_timeout(timeout)
-        deadline = None if seconds is None else time.monotonic() + seconds
-        previous: ExperimentStatus | None = None
-        with self.implementation.watch(experiment) as watch:
-            while True:
-                status = watch.read()
-                if on_change is not None and status != previous:
-                    on_change(status)
-                previous = status
-                awaited = still_awaited(status, until, processes)
-                if not awaited:
-                    return status
-                # A backend may not notice that a process has disappeared, so the status is also
-                # read at regular intervals.
-                pause = _STATUS_CHECK_SECONDS
-                if deadline is not None:
-                    pause = min(pause, deadline - time.monotonic())
-                if pause <= 0:
-                    raise wait_timeout(status, until, awaited, seconds or 0.0)
-                watch.wait(pause)
+        goal = WaitGoal(until, processes, parse_timeout(timeout))
+        return self.implementation.wait(experiment, goal, on_change)
 
     # --- using ---
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from symphony.cluster.backend import ProcessRequest
 from symphony.cluster.matching import select_processes
 from symphony.errors import SpecError, shown
-from symphony.status import ProcessStatus
+from symphony.status import ExperimentStatus, ProcessStatus
 
 if TYPE_CHECKING:
     from symphony.cluster.cluster import Cluster
@@ -34,15 +34,27 @@ def request_processes(
     """
     from symphony.model.settings.durations import parse_timeout
 
-    seconds = parse_timeout(timeout)
-    status = cluster.describe_experiment(experiment)
-    names = [process.name for process in select_processes(status, processes)]
-    if processes is None and kind in ("start", "restart"):
-        finished = cluster.finished_one_shots(status)
-        names = [name for name in names if name not in finished]
-    request = ProcessRequest(kind, names, status, grace, signal, force, seconds)
-    cluster.implementation.request(experiment, request)
-    return select_processes(cluster.describe_experiment(experiment), names)
+    def find() -> tuple[ExperimentStatus, list[str]]:
+        status = cluster.describe_experiment(experiment)
+        names = [process.name for process in select_processes(status, processes)]
+        if processes is None and kind in ("start", "restart"):
+            finished = cluster.finished_one_shots(status)
+            names = [name for name in names if name not in finished]
+        return status, names
+
+    request = ProcessRequest(
+        kind=kind,
+        processes=processes,
+        find=find,
+        grace=grace,
+        signal=signal,
+        force=force,
+        timeout=parse_timeout(timeout),
+    )
+    statuses = cluster.implementation.request(experiment, request)
+    if statuses is not None:
+        return list(statuses)
+    return select_processes(cluster.describe_experiment(experiment), request.names)
 
 
 def grace_seconds(grace: float | str | None, at_once: bool) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.archive import archived_logs
@@ -14,10 +14,9 @@ from symphony.archive.run_record import (
     TOPOLOGY_FILE,
     read_json,
 )
-from symphony.cluster.backend import Backend, LogPart, Selection
+from symphony.cluster.backend import Backend, LogPart, Selection, WaitGoal
 from symphony.cluster.backend.records import Records
 from symphony.cluster.cluster import Cluster, Manifest, OnChange
-from symphony.cluster.matching import Until
 from symphony.errors import BackendError, Unsupported
 from symphony.status import ExperimentStatus, ProcessStatus
 
@@ -59,6 +58,14 @@ class RecordBackend(Backend[Manifest]):
             return ExperimentStatus.from_dict(data)
         except (KeyError, TypeError, ValueError) as exc:
             raise self._damaged(STATUS_FILE) from exc
+
+    def wait(self, experiment: str, goal: WaitGoal, on_change: OnChange = None) -> ExperimentStatus:
+        """Return the last status, because nothing changes."""
+        del goal
+        status = self.observe(experiment)
+        if on_change is not None:
+            on_change(status)
+        return status
 
     def details(self, experiment: str, process: ProcessStatus) -> ProcessDetails:
         """Return the recorded details of a process."""
@@ -153,22 +160,6 @@ class RecordedRun(Cluster):
         # A class has one backend, but records of several backends have this form.
         vars(self)["backend"] = run.backend
         vars(self)["implementation"] = RecordBackend(run)
-
-    def wait(
-        self,
-        experiment: str,
-        *,
-        timeout: float | str | None = None,
-        on_change: OnChange = None,
-        until: Until = "ended",
-        processes: Sequence[str] | None = None,
-    ) -> ExperimentStatus:
-        """Return the last status, because nothing changes."""
-        del timeout, until, processes
-        status = self.describe_experiment(experiment)
-        if on_change is not None:
-            on_change(status)
-        return status
 
     # --- methods that would change something ---
 

@@ -6,11 +6,11 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from symphony.cluster import Cluster, OnChange, WatchedStatuses
+from symphony.cluster import Cluster, OnChange
 from symphony.cluster.matching import (
     experiment_exists,
     experiment_not_found,
@@ -792,26 +792,6 @@ class HostCluster(Cluster):
         return reader
 
     # --- observing ---
-
-    @contextlib.contextmanager
-    def watch_experiment(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
-        """Return a context with a function that reads only new events; see
-        `Cluster.watch_experiment`.
-        """
-        reader = self._reader(self._find(experiment))
-
-        def read() -> WatchedStatuses:
-            nonlocal reader
-            run = self._find(experiment)
-            try:
-                status = reader.read()
-            except NotFound:
-                # The experiment was launched again.
-                reader = self._reader(run)
-                status = reader.read()
-            return WatchedStatuses([status])
-
-        yield read
 
     def _find(self, experiment: str) -> RunDirectory:
         if self._run_path is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster import ExecResult, Manifest, Progress, Tunnel
+from symphony.cluster import ExecResult, Manifest, Progress, Tunnel, WatchedStatuses
 from symphony.cluster.backend import (
     Backend,
     LogPart,
@@ -144,6 +144,24 @@ class HostBackend(Backend[Manifest]):
         reader = self._make_reader(run)
         with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
             yield Watch(reader.read, wait_for_events)
+
+    @contextlib.contextmanager
+    def watch_statuses(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
+        """Read only new events."""
+        reader = self._make_reader(self._find(experiment))
+
+        def read() -> WatchedStatuses:
+            nonlocal reader
+            run = self._find(experiment)
+            try:
+                status = reader.read()
+            except NotFound:
+                # The experiment was launched again.
+                reader = self._make_reader(run)
+                status = reader.read()
+            return WatchedStatuses([status])
+
+        yield read
 
     def record(self, experiment: str) -> Mapping[str, Any]:
         """Return the recorded description of the launch."""

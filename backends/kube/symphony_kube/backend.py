@@ -12,14 +12,14 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster.backend import Backend, LogPart, Selection
+from symphony.cluster.backend import Backend, LogPart, ProcessRequest, Selection, WaitGoal
 from symphony.cluster.cluster import Manifest
 from symphony.errors import NotFound, SymphonyError
 from symphony_kube.access.kube_access import KubeAccess
 
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
-    from symphony.cluster import WatchedStatuses
+    from symphony.cluster import OnChange, WatchedStatuses
     from symphony.code.snapshot import CodeArchives
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
@@ -206,7 +206,7 @@ class KubeBackend(KubeAccess, Backend[Manifest]):
 
     @contextlib.contextmanager
     def watch_statuses(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
-        """Watch an experiment's objects; see `Cluster.watch_experiment`."""
+        """Watch an experiment's objects."""
         from symphony_kube.watch import statuses
 
         with statuses.watch_experiment(self.api, self._scope(experiment)) as read:
@@ -216,6 +216,59 @@ class KubeBackend(KubeAccess, Backend[Manifest]):
                 return read()
 
             yield read_supervised
+
+    def observe_all(self, names: Sequence[str]) -> Mapping[str, ExperimentStatus]:
+        """List the Pods of all experiments with one request, if the user may list them."""
+        from symphony_kube.api.errors import ApiError
+        from symphony_kube.watch.all_experiments import describe_together
+
+        found: Mapping[str, ExperimentStatus] = {}
+        if len(names) > 1:
+            # Without the right to list the Pods of all namespaces, each experiment is listed.
+            with contextlib.suppress(ApiError):
+                found = describe_together(self.api, names, namespace=self._namespace)
+        for name in found:
+            self.ensure_supervisor(name)
+        return found
+
+    @contextlib.contextmanager
+    def watch_all(self) -> Iterator[Callable[[], WatchedStatuses] | None]:
+        """Watch the objects of all experiments, if the user may list all Pods."""
+        from symphony_kube.api.errors import ApiError
+        from symphony_kube.watch import statuses
+
+        with contextlib.ExitStack() as opened:
+            try:
+                watch = statuses.watch_experiments(self.api, namespace=self._namespace)
+                read = opened.enter_context(watch)
+            except ApiError as exc:
+                if exc.status != 403:
+                    raise
+                # A user who may not list all Pods may list those of single experiments.
+                yield None
+                return
+
+            def read_supervised() -> WatchedStatuses:
+                watched = read()
+                for status in watched.statuses:
+                    self.ensure_supervisor(status.name)
+                return watched
+
+            yield read_supervised
+
+    def wait(self, experiment: str, goal: WaitGoal, on_change: OnChange = None) -> ExperimentStatus:
+        """Wait until every process has reached the given state, and report what delays it."""
+        from symphony_kube.watch import wait
+
+        self.ensure_supervisor(experiment)
+        return wait.wait(
+            self.api,
+            self._scope(experiment),
+            timeout=goal.timeout,
+            on_change=on_change,
+            until=goal.until,
+            processes=goal.processes,
+        )
 
     def record(self, experiment: str) -> Mapping[str, Any]:
         """Return the description of the launch in the objects of an experiment."""
@@ -324,3 +377,27 @@ class KubeBackend(KubeAccess, Backend[Manifest]):
         if changes.policies:
             notes += self.usage_notes(difference.new.manifest)
         return dataclasses.replace(changes, notes=tuple(notes))
+
+    # The processes of a group share a Pod.
+    groups_start_together = True
+
+    def request(self, experiment: str, request: ProcessRequest) -> Sequence[ProcessStatus]:
+        """Record what is requested in the objects of processes, and carry it out.
+
+        A signal is sent by a shell in the container.
+        """
+        from symphony_kube import client_requests
+
+        scope, processes = self._scope(experiment), request.processes
+        if request.kind == "signal":
+            return client_requests.send_signal(
+                self.api, scope, processes, request.signal, force=request.force
+            )
+        grace, timeout = request.grace, request.timeout
+        self.ensure_supervisor(experiment)
+        if request.kind == "stop":
+            return client_requests.stop(self.api, scope, processes, grace=grace, timeout=timeout)
+        with self.sending_recorded_code(experiment):
+            if request.kind == "start":
+                return client_requests.start(self.api, scope, processes, timeout=timeout)
+            return client_requests.restart(self.api, scope, processes, grace=grace, timeout=timeout)

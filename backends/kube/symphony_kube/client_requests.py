@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.matching import select_processes
 from symphony.errors import BackendError, NotFound, SpecError
-from symphony.model.settings.durations import parse_duration, parse_timeout
 from symphony.plan import start_order
 from symphony.plan.decisions.request_steps import TOLERANCE_SECONDS
 from symphony.plan.one_shots import finished_one_shots, in_whole_groups
@@ -78,19 +77,21 @@ def stop(
     scope: Scope,
     processes: Sequence[str] | None,
     *,
-    grace: float | str | None = None,
-    at_once: bool = False,
-    timeout: float | str | None = None,
+    grace: float | None = None,
+    timeout: float | None = None,
 ) -> list[ProcessStatus]:
-    """Stop processes, and wait until they have exited; see `Cluster.stop_processes`."""
-    seconds = _grace_seconds(grace, at_once=at_once)
+    """Stop processes, and wait until they have exited; see `Cluster.stop_processes`.
+
+    ``grace`` is the grace period in seconds, or None for the period of each Pod, and ``timeout`` is
+    also in seconds.
+    """
     target = _find_target(api, scope, processes, "stopped")
     _check_waiting(target)
     existing = {
         name: unit for name, unit in target.existing.items() if not _is_stopped_for_good(unit)
     }
-    _check_grace(existing, seconds)
-    operation = Operation(api, scope, target, "stop", parse_timeout(timeout), grace=seconds)
+    _check_grace(existing, grace)
+    operation = Operation(api, scope, target, "stop", timeout, grace=grace)
     operation.stop_in_order(existing)
     operation.run()
     return operation.statuses()
@@ -101,7 +102,7 @@ def start(
     scope: Scope,
     processes: Sequence[str] | None,
     *,
-    timeout: float | str | None = None,
+    timeout: float | None = None,
 ) -> list[ProcessStatus]:
     """Start processes that are not running; see `Cluster.start_processes`."""
     target = _find_target(api, scope, processes, "started")
@@ -113,7 +114,7 @@ def start(
     idle = {name: unit for name, unit in others.items() if _can_be_started(target, name)}
     attempts.check_manifests(idle)
     awaited = _find_gone(api, scope, target, is_named=processes is not None or not idle)
-    operation = Operation(api, scope, target, "start", parse_timeout(timeout))
+    operation = Operation(api, scope, target, "start", timeout)
     operation.start(idle)
     operation.await_start(target.existing)
     operation.await_supervisor(awaited)
@@ -126,18 +127,16 @@ def restart(
     scope: Scope,
     processes: Sequence[str] | None,
     *,
-    grace: float | str | None = None,
-    at_once: bool = False,
-    timeout: float | str | None = None,
+    grace: float | None = None,
+    timeout: float | None = None,
 ) -> list[ProcessStatus]:
     """Stop processes, and start them again; see `Cluster.restart_processes`."""
-    seconds = _grace_seconds(grace, at_once=at_once)
     target = _find_target(api, scope, processes, "restarted")
     _check_not_finished(target)
     _refuse_to_start(target.in_job_sets)
     attempts.check_manifests(target.existing)
-    _check_grace(target.existing, seconds)
-    operation = Operation(api, scope, target, "restart", parse_timeout(timeout), grace=seconds)
+    _check_grace(target.existing, grace)
+    operation = Operation(api, scope, target, "restart", timeout, grace=grace)
     operation.restart(target.existing)
     operation.run()
     return operation.statuses()
@@ -258,15 +257,6 @@ def _with_later_stop(control: Control, now: float, kill_at: float) -> Control:
     if not control.start:
         return control
     return replace(control, stop=control.stop or now, kill=_earlier_kill(control.kill, kill_at))
-
-
-def _grace_seconds(grace: float | str | None, *, at_once: bool) -> float | None:
-    """Return the grace period for a request, or None for the period of each Pod."""
-    if grace is None:
-        return 0.0 if at_once else None
-    if at_once:
-        raise SpecError("at_once means that there is no grace period; remove grace or at_once")
-    return parse_duration(grace, "grace")
 
 
 def _check_grace(units: Mapping[str, UnitStatus], seconds: float | None) -> None:

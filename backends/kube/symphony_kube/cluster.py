@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.cluster import Cluster
-from symphony.errors import SpecError, SymphonyError, shown
+from symphony.errors import SpecError, shown
 from symphony.model.settings import validators
 from symphony.model.settings.durations import parse_exact_seconds
 from symphony.support.names import MAX_LENGTH, is_name
@@ -24,13 +23,11 @@ from symphony_kube.state.ip_families import ALL_OF_IPV4
 
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
-    from symphony.cluster import Manifest, OnChange, WatchedStatuses
-    from symphony.cluster.matching import Until
+    from symphony.cluster import Manifest, OnChange
     from symphony.code.snapshot import CodeArchives
     from symphony.model import Experiment
     from symphony.model.settings.validators import Strings
     from symphony.plan.resolve import Plan
-    from symphony.status import ExperimentStatus, ProcessStatus
     from symphony_kube.api.client import Api
     from symphony_kube.archive.recording import Settings
     from symphony_kube.lifecycle.description import Description, NewDescription
@@ -479,166 +476,6 @@ class KubeCluster(Cluster):
 
     # --- controlling processes ---
 
-    def stop_processes(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None = None,
-        *,
-        grace: float | str | None = None,
-        at_once: bool = False,
-        timeout: float | str | None = None,
-    ) -> list[ProcessStatus]:
-        """Stop processes, and keep their Pods; see `Cluster.stop_processes`."""
-        from symphony_kube import client_requests
-
-        self.implementation.ensure_supervisor(experiment)
-        scope = self.scope(experiment)
-        return client_requests.stop(
-            self.api, scope, processes, grace=grace, at_once=at_once, timeout=timeout
-        )
-
-    def start_processes(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None = None,
-        *,
-        timeout: float | str | None = None,
-    ) -> list[ProcessStatus]:
-        """Create new Pods for processes that are not running; see `Cluster.start_processes`."""
-        from symphony_kube import client_requests
-
-        self.implementation.ensure_supervisor(experiment)
-        with self.implementation.sending_recorded_code(experiment):
-            return client_requests.start(
-                self.api, self.scope(experiment), processes, timeout=timeout
-            )
-
-    def restart_processes(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None = None,
-        *,
-        grace: float | str | None = None,
-        at_once: bool = False,
-        timeout: float | str | None = None,
-    ) -> list[ProcessStatus]:
-        """Stop processes, and create new Pods for them; see `Cluster.restart_processes`."""
-        from symphony_kube import client_requests
-
-        self.implementation.ensure_supervisor(experiment)
-        scope = self.scope(experiment)
-        with self.implementation.sending_recorded_code(experiment):
-            return client_requests.restart(
-                self.api, scope, processes, grace=grace, at_once=at_once, timeout=timeout
-            )
-
-    def finished_one_shots(self, status: ExperimentStatus) -> list[str]:
-        """Return the processes that do not have to run again; see `Cluster.finished_one_shots`.
-
-        The processes of a group share a Pod, so they start together.
-        """
-        from symphony.plan.one_shots import in_whole_groups
-
-        return in_whole_groups(super().finished_one_shots(status), status)
-
-    def signal_processes(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None,
-        signal: int | str,
-        *,
-        force: bool = False,
-    ) -> list[ProcessStatus]:
-        """Send a signal to running processes; see `Cluster.signal_processes`.
-
-        The signal is sent by a shell in the container.
-        """
-        from symphony.support.signal_names import find_signal
-        from symphony_kube import client_requests
-
-        number = int(find_signal(signal))
-        scope = self.scope(experiment)
-        return client_requests.send_signal(self.api, scope, processes, number, force=force)
-
     # --- observing ---
-
-    def describe_experiments(
-        self, experiments: Sequence[str], *, on_error: Callable[[SymphonyError], None]
-    ) -> list[ExperimentStatus]:
-        """Return the statuses of several experiments; see `Cluster.describe_experiments`.
-
-        The Pods of all experiments are listed with one request, if the user may list them.
-        """
-        from symphony_kube.api.errors import ApiError
-        from symphony_kube.watch.all_experiments import describe_together
-
-        found: Mapping[str, ExperimentStatus] = {}
-        if len(experiments) > 1:
-            # Without the right to list the Pods of all namespaces, each experiment is listed.
-            with contextlib.suppress(ApiError):
-                found = describe_together(self.api, experiments, namespace=self.namespace)
-        statuses = []
-        for name in experiments:
-            if name in found:
-                self.implementation.ensure_supervisor(name)
-                statuses.append(found[name])
-            else:
-                statuses += super().describe_experiments([name], on_error=on_error)
-        return statuses
-
-    @contextlib.contextmanager
-    def watch_experiment(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
-        """Watch an experiment's objects; see `Cluster.watch_experiment`."""
-        with self.implementation.watch_statuses(experiment) as read:
-            yield read
-
-    @contextlib.contextmanager
-    def watch_experiments(
-        self, *, on_error: Callable[[SymphonyError], None]
-    ) -> Iterator[Callable[[], WatchedStatuses]]:
-        """Watch the objects of all experiments; see `Cluster.watch_experiments`."""
-        from symphony_kube.api.errors import ApiError
-        from symphony_kube.watch import statuses
-
-        with contextlib.ExitStack() as opened:
-            try:
-                watch = statuses.watch_experiments(self.api, namespace=self.namespace)
-                read = opened.enter_context(watch)
-            except ApiError as exc:
-                if exc.status != 403:
-                    raise
-                # A user who may not list all Pods may list those of single experiments.
-                read = opened.enter_context(super().watch_experiments(on_error=on_error))
-
-            def read_supervised() -> WatchedStatuses:
-                watched = read()
-                for status in watched.statuses:
-                    self.implementation.ensure_supervisor(status.name)
-                return watched
-
-            yield read_supervised
-
-    def wait(
-        self,
-        experiment: str,
-        *,
-        timeout: float | str | None = None,
-        on_change: OnChange = None,
-        until: Until = "ended",
-        processes: Sequence[str] | None = None,
-    ) -> ExperimentStatus:
-        """Wait until every process has reached the given state; see `Cluster.wait`."""
-        from symphony.model.settings.durations import parse_timeout
-        from symphony_kube.watch import wait
-
-        self.implementation.ensure_supervisor(experiment)
-        return wait.wait(
-            self.api,
-            self.scope(experiment),
-            timeout=parse_timeout(timeout),
-            on_change=on_change,
-            until=until,
-            processes=processes,
-        )
 
     # --- using ---

@@ -42,7 +42,7 @@ def stop_for_good(api: Api, scope: Scope, *, at_once: bool) -> None:
             return
         if observer.ending is None and not observation.status.has_finished:
             _publish_ending(api, scope, observer, observation)
-        client_requests.stop(api, scope, None, at_once=at_once)
+        client_requests.stop(api, scope, None, grace=0.0 if at_once else None)
         if experiments.experiment_status(api, scope).ended:
             return
     raise BackendError(

@@ -18,7 +18,8 @@ from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
     from symphony.cluster.backend.records import Records
-    from symphony.cluster.cluster import Manifest
+    from symphony.cluster.cluster import Manifest, WatchedStatuses
+    from symphony.cluster.matching import Until
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
@@ -89,22 +90,50 @@ class LogPart(NamedTuple):
     previous: bool = False
 
 
-class ProcessRequest(NamedTuple):
-    """A request about the processes ``names`` of a running experiment.
+@dataclass(frozen=True, kw_only=True)
+class ProcessRequest:
+    """A request about processes of a running experiment.
 
-    ``kind`` is ``stop``, ``start``, ``restart`` or ``signal``. ``grace`` is the time in seconds
-    after which a process that is being stopped is killed, or None for its own grace period. For
-    ``signal``, ``signal`` is the number of the signal, and ``force`` permits one that ends the
-    process. ``timeout`` is how many seconds to wait until the request is done, or None. ``status``
-    is the status of the experiment before the request.
+    ``kind`` is ``stop``, ``start``, ``restart`` or ``signal``. ``processes`` is what the user has
+    written; None stands for all processes. ``grace`` is the time in seconds after which a process
+    that is being stopped is killed, or None for its own grace period. For ``signal``, ``signal`` is
+    the number of the signal, and ``force`` permits one that ends the process. ``timeout`` is how
+    many seconds to wait until the request is done, or None. ``find`` returns the status of the
+    experiment before the request, and the names of the processes that the request is about.
     """
 
     kind: str
-    names: Sequence[str]
-    status: ExperimentStatus
+    processes: Sequence[str] | None
+    find: Callable[[], tuple[ExperimentStatus, Sequence[str]]]
     grace: float | None = None
     signal: int = 0
     force: bool = False
+    timeout: float | None = None
+
+    @cached_property
+    def _found(self) -> tuple[ExperimentStatus, Sequence[str]]:
+        return self.find()
+
+    @property
+    def status(self) -> ExperimentStatus:
+        """The status of the experiment before the request."""
+        return self._found[0]
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the processes. Raises `NotFound` if a name selects no process."""
+        return self._found[1]
+
+
+class WaitGoal(NamedTuple):
+    """What to wait for: that the processes have reached the state ``until``; see `Cluster.wait`.
+
+    ``processes`` is what the user has written; None stands for all processes. ``timeout`` is in
+    seconds, or None.
+    """
+
+    until: Until = "ended"
+    processes: Sequence[str] | None = None
     timeout: float | None = None
 
 
@@ -128,6 +157,8 @@ class Backend(Access, Generic[ManifestT]):
     output_includes_events: bool = False
     # True if `output` does so if the output is followed.
     followed_output_includes_events: bool = False
+    # True if the processes of a group can only be started together.
+    groups_start_together: bool = False
 
     # --- launching ---
 
@@ -213,6 +244,45 @@ class Backend(Access, Generic[ManifestT]):
             partial(self.observe, experiment),
             lambda seconds: time.sleep(min(seconds, POLL_SECONDS)),
         )
+
+    def observe_all(self, names: Sequence[str]) -> Mapping[str, ExperimentStatus]:
+        """Return the statuses of those of the experiments that can be read together.
+
+        `observe` reads the others. By default, all are read one by one.
+        """
+        del names
+        return {}
+
+    @contextlib.contextmanager
+    def watch_statuses(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
+        """Return a context with a function that returns the current status of an experiment.
+
+        During an outage, it returns the latest known status with a message. If the experiment is
+        launched again, the status is that of the new run. By default, each call calls `observe`.
+        """
+        from symphony.cluster.cluster import WatchedStatuses
+
+        yield lambda: WatchedStatuses([self.observe(experiment)])
+
+    @contextlib.contextmanager
+    def watch_all(self) -> Iterator[Callable[[], WatchedStatuses] | None]:
+        """Return a context with a function that returns the current statuses of all experiments.
+
+        The context contains None if all experiments cannot be watched together.
+        """
+        yield None
+
+    def wait(
+        self, experiment: str, goal: WaitGoal, on_change: Callable[[ExperimentStatus], None] | None
+    ) -> ExperimentStatus:
+        """Wait until an experiment has reached a goal, and return its status; see `Cluster.wait`.
+
+        By default, the experiment is observed with `watch`.
+        """
+        from symphony.cluster.backend.waiting import wait_until
+
+        with self.watch(experiment) as watch:
+            return wait_until(watch.read, watch.wait, goal, on_change)
 
     def record(self, experiment: str) -> Mapping[str, Any]:
         """Return the description of the launch that `create` has received."""
@@ -307,10 +377,11 @@ class Backend(Access, Generic[ManifestT]):
         del start
         raise self.unsupported(_NO_CHANGES.format(experiment.name))
 
-    def request(self, experiment: str, request: ProcessRequest) -> None:
+    def request(self, experiment: str, request: ProcessRequest) -> Sequence[ProcessStatus] | None:
         """Stop, start, restart or signal processes, and return when this is done.
 
-        See `Cluster.stop_processes` and the methods after it. Raises `TimeoutError`.
+        Return the statuses of the processes, or None if they have to be read. See
+        `Cluster.stop_processes` and the methods after it. Raises `TimeoutError`.
         """
         del request
         raise self.unsupported(
@@ -329,5 +400,6 @@ __all__ = [
     "Place",
     "ProcessRequest",
     "Selection",
+    "WaitGoal",
     "Watch",
 ]

@@ -19,13 +19,13 @@ from typing import Any
 from simulate.mutated_code import ROOT, Mutation, install
 
 DECIDE = "symphony/plan/decide.py"
-DRAFT = "symphony/plan/decisions/draft.py"
 OBSERVATION = "symphony/plan/observation.py"
 ENDINGS = "symphony/plan/decisions/endings.py"
 EXECUTIONS = "symphony/plan/decisions/executions.py"
 REQUESTS = "symphony/plan/decisions/request_steps.py"
 STARTS = "symphony/plan/decisions/starts.py"
 STOPS = "symphony/plan/decisions/stops.py"
+UNIT_RELEASE = "symphony/plan/decisions/unit_release.py"
 RESTART = "symphony/plan/restart_policy.py"
 STATE = "symphony/plan/state.py"
 EVENTS = "symphony/supervised/record/event_file.py"
@@ -166,21 +166,21 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "finished-rank-lacks-machine",
-        DRAFT,
-        "        return [name for name in self.wish.gangs[gang] if tracks[name].state not in ENDED]",
-        "        return [name for name in self.wish.gangs[gang] if name in tracks]",
+        UNIT_RELEASE,
+        "    return [name for name in draft.wish.gangs[gang] if tracks[name].state not in ENDED]",
+        "    return [name for name in draft.wish.gangs[gang] if name in tracks]",
     ),
     Mutation(
         "release-too-early",
-        DRAFT,
-        "        return max(begin, first_placed) + within",
-        "        return max(begin, first_placed)",
+        UNIT_RELEASE,
+        "    return max(begin, first_placed) + within",
+        "    return max(begin, first_placed)",
     ),
     Mutation(
         "never-released",
-        DRAFT,
-        "        if not 0 < len(placed) < len(ranks):",
-        "        if len(placed) <= len(ranks):",
+        UNIT_RELEASE,
+        "    if not 0 < len(placed) < len(ranks):",
+        "    if len(placed) <= len(ranks):",
     ),
     Mutation(
         "unit-ignores-requests",

@@ -6,12 +6,13 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from symphony.plan.decisions.unit_release import decide_release
 from symphony.plan.observation import ABSENT, Observation, Seen, is_active
 from symphony.plan.policies import Ending, RestartHistory, decide_end
 from symphony.plan.state import Event, Request, RunState, Track, apply, is_stopped_by_user
-from symphony.plan.unit_decision import UnitDecision, decide_unit, release_unit
+from symphony.plan.unit_decision import UnitDecision, decide_unit
 from symphony.plan.wish import ProcessWish, Wish
-from symphony.status import ENDED, ReasonCode, State
+from symphony.status import ReasonCode, State
 
 # Nothing follows for a unit of ranks from these events of a process.
 _OBSERVATIONS = frozenset({"waiting", "ready", "not-ready", "tested", "terminating"})
@@ -214,108 +215,8 @@ class Draft:
         )
         within = self.wish.processes[ranks[0]].place_within
         if decision is None and within:
-            return self._decide_release(gang, within)
+            return decide_release(self, gang, within)
         return decision
-
-    def _decide_release(self, gang: str, within: float) -> UnitDecision | None:
-        """Return the decision to release the machines of a unit for whose other ranks none was
-        found in time, or None.
-        """
-        due = self._release_time(gang)
-        if due is None:
-            return None
-        if self.now >= due and not self.is_released(gang) and self._keeps_machines(gang):
-            due += within
-        if self.now < due:
-            self.wake(due)
-            return None
-        ranks, tracks = self._unfinished_ranks(gang), self.state.tracks
-        placed = [name for name in ranks if self._is_placed(name)]
-        waiting = [name for name in ranks if self.seen(name).running and name not in placed]
-        attempt = tracks[placed[0]].attempts
-        return release_unit(
-            f"{self.wish.name}/{gang}/{attempt}",
-            waiting[0] if waiting else placed[0],
-            len(placed),
-            len(ranks),
-            within,
-            attempt,
-            self.now,
-        )
-
-    def _release_time(self, gang: str) -> float | None:
-        """Return when a unit releases its machines if no more are found for it, or None if it has
-        none, or all.
-        """
-        all_ranks, tracks = self.wish.gangs[gang], self.state.tracks
-        within = self.wish.processes[all_ranks[0]].place_within
-        if not within or any(name not in tracks for name in all_ranks):
-            return None
-        ranks = self._unfinished_ranks(gang)
-        if any(self._is_changing(name) for name in ranks):
-            return None
-        placed = [name for name in ranks if self._is_placed(name)]
-        if not 0 < len(placed) < len(ranks):
-            return None
-        begin = max(self._begin_of(name) for name in ranks if tracks[name].pid is not None)
-        # A unit that waits for its first machine holds none. The others can be found right after.
-        first_placed = min(self.seen(name).placed_since or begin for name in placed)
-        return max(begin, first_placed) + within
-
-    def _unfinished_ranks(self, gang: str) -> list[str]:
-        """Return the ranks of a unit that need a machine, because they have not finished."""
-        tracks = self.state.tracks
-        return [name for name in self.wish.gangs[gang] if tracks[name].state not in ENDED]
-
-    def _is_changing(self, name: str) -> bool:
-        """Return whether a rank is being stopped or started, or is about to be started again.
-
-        A rank that has never been started does not change: its creation can fail for the same
-        reason for which there is no machine.
-        """
-        track = self.state.tracks[name]
-        is_stopping = track.kill_at is not None
-        starts_again = track.pid is None and track.attempts > 0
-        return is_stopping or starts_again or self.seen(name).starting
-
-    def _is_placed(self, name: str) -> bool:
-        return self.state.tracks[name].pid is not None and self.seen(name).placed
-
-    def _keeps_machines(self, gang: str) -> bool:
-        """Return whether a unit keeps its machines for longer, because another unit releases those
-        that can be missing.
-
-        If several units are to release theirs at the same time, the first one in the order of the
-        declaration keeps them.
-        """
-        comes_later = False
-        keeps = False
-        for other in self.wish.gangs:
-            if other == gang:
-                comes_later = True
-                continue
-            if self.is_released(other):
-                return True
-            due = self._release_time(other)
-            if due is not None and due <= self.now:
-                keeps = comes_later
-                if not comes_later:
-                    return False
-        return keeps
-
-    def is_released(self, gang: str) -> bool:
-        """Return whether a unit releases its machines, or waits until it tries again."""
-        for name in self.wish.gangs[gang]:
-            track = self.state.tracks.get(name)
-            if track is not None and track.next_start is not None:
-                return track.reason_code is ReasonCode.UNSCHEDULABLE
-        return False
-
-    def _begin_of(self, name: str) -> float:
-        """Return when the present execution of a process began."""
-        seen = self.seen(name)
-        begin = seen.since if seen.running else self.state.tracks[name].started
-        return self.now if begin is None else begin
 
     def _is_beginning(self, name: str, track: Track) -> bool:
         """Return whether a process has been started again, and its start is not recorded yet.

@@ -7,6 +7,7 @@ from typing import Any
 
 from symphony.plan.decisions.draft import Draft
 from symphony.plan.decisions.executions import record_final, record_stopped
+from symphony.plan.decisions.unit_release import is_released
 from symphony.plan.policies import DEADLINE_EXCEEDED, Ending
 from symphony.plan.unit_decision import FAIL_UNIT, UnitDecision
 from symphony.status import ENDED, ReasonCode, State
@@ -20,7 +21,7 @@ def apply_policies(draft: Draft) -> None:
     for gang, ranks in draft.wish.gangs.items():
         decision = draft.decide_unit(gang)
         if decision is not None and not draft.is_started_by_request(gang):
-            is_beginning = decision.is_release and not draft.is_released(gang)
+            is_beginning = decision.is_release and not is_released(draft, gang)
             for name in () if is_beginning else ranks:
                 # Until a rank has exited, the release depends on the states of all of them.
                 _apply_to_rank(draft, name, decision)

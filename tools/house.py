@@ -1,7 +1,7 @@
 """Measure whether a reader finds the way through the product: ``python tools/house.py``.
 
-The program prints each figure beside its goal. It fails if a figure misses a goal that was reached
-before, which `FIGURES` says. ``--list`` also prints what counts.
+The program prints each figure beside its goal. It fails if a figure exceeds its limit, which
+`FIGURES` contains: lower the limit when the figure falls. ``--list`` also prints what counts.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ COMMON_NAMES = {
     "__init__",
     "__main__",
 }
+CLUSTER = "Cluster"
 MAX_USES = 2
 MAX_MODULES = 20
 MAX_METHODS = 25
@@ -49,16 +50,15 @@ class Product:
 
 @dataclass(frozen=True)
 class Figure:
-    """A number that is at most ``goal`` in the end.
+    """A number that is at most ``goal`` in the end, and today at most ``limit``.
 
-    ``find`` returns one text for each thing that counts. If ``is_reached``, more than ``goal`` of
-    them is an error.
+    ``find`` returns one text for each thing that counts. More than ``limit`` of them is an error.
     """
 
     text: str
     find: Callable[[Product], list[str]]
     goal: int
-    is_reached: bool
+    limit: int
 
 
 def read_product() -> Product:
@@ -201,6 +201,33 @@ def find_large_classes(product: Product) -> list[str]:
     return found
 
 
+def find_overrides(product: Product) -> list[str]:
+    """Return the methods of `Cluster` that the clusters of backends override.
+
+    `__init__` adds the options of a backend, and `implementation` returns its `Backend`.
+    """
+    classes = [node for _, node in _classes(product)]
+    bases = {node.name: [ast.unparse(base) for base in node.bases] for node in classes}
+    methods = {node.name: _method_names(node) for node in classes}
+    own = methods[CLUSTER].difference({"__init__", "implementation"})
+    found = []
+    for name in sorted(bases):
+        if name != CLUSTER and _is_derived(name, CLUSTER, bases):
+            found += [f"{name}.{method}" for method in sorted(methods[name] & own)]
+    return found
+
+
+def _method_names(node: ast.ClassDef) -> set[str]:
+    functions = [item for item in node.body if isinstance(item, ast.FunctionDef)]
+    return {function.name for function in functions}
+
+
+def _is_derived(name: str, ancestor: str, bases: Mapping[str, list[str]]) -> bool:
+    if name == ancestor:
+        return True
+    return any(_is_derived(base, ancestor, bases) for base in bases.get(name, ()))
+
+
 def _classes(product: Product) -> Iterator[tuple[str, ast.ClassDef]]:
     for module, tree in product.modules.items():
         for node in _statements(tree):
@@ -228,12 +255,13 @@ def find_long_lines(product: Product) -> list[str]:
 
 
 FIGURES = (
-    Figure("import circles", find_circles, 0, True),
-    Figure("module names used more than twice", find_module_names, 0, True),
-    Figure("class names used more than twice", find_class_names, 0, True),
-    Figure("directories above 20 modules", find_large_directories, 0, True),
-    Figure("classes above 25 methods", find_large_classes, 0, False),
-    Figure("lines above 100 characters", find_long_lines, 50, True),
+    Figure("import circles", find_circles, 0, 0),
+    Figure("module names used more than twice", find_module_names, 0, 0),
+    Figure("class names used more than twice", find_class_names, 0, 0),
+    Figure("directories above 20 modules", find_large_directories, 0, 0),
+    Figure("classes above 25 methods", find_large_classes, 0, 12),
+    Figure("methods of Cluster that backends override", find_overrides, 0, 14),
+    Figure("lines above 100 characters", find_long_lines, 50, 50),
 )
 
 
@@ -243,9 +271,9 @@ def main(arguments: Sequence[str]) -> int:
     failed = False
     for figure in FIGURES:
         found = figure.find(product)
-        is_broken = figure.is_reached and len(found) > figure.goal
+        is_broken = len(found) > figure.limit
         failed = failed or is_broken
-        note = "; it had reached its goal" if is_broken else ""
+        note = f"; it was {figure.limit} or less before" if is_broken else ""
         print(f"{figure.text}: {len(found)} (goal {figure.goal}){note}")
         if is_broken or "--list" in arguments:
             for text in found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import contextlib
 import functools
 import os
@@ -10,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 from symphony.cluster.matching import (
     ExperimentIsRunning,
@@ -18,17 +17,19 @@ from symphony.cluster.matching import (
     Until,
     cannot_change,
     experiment_exists,
+    find_by_path,
     find_names,
     find_status,
     fuzzy_match,
     launch_in_progress,
     runs_from_elsewhere,
 )
+from symphony.cluster.results import ExecResult, Manifest, Tunnel, WatchedStatuses
 from symphony.errors import AlreadyExists, NotFound, SpecError, SymphonyError, Unsupported, shown
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus
 from symphony.support.argument_checks import CHECKS, Check, check_methods
 from symphony.support.attribute_checks import CheckedAttributes
-from symphony.support.data_classes import dataclass, replace
+from symphony.support.data_classes import replace
 from symphony.support.names import check_is_text, did_you_mean
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from symphony.model.experiment.given_options import GivenOptions
     from symphony.model.settings.validators import Code, Paths, Strings
     from symphony.plan.changes import Changes
-    from symphony.plan.ignored import Ignored
     from symphony.plan.resolve import Defaults
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
@@ -61,37 +61,6 @@ OnChange = Callable[[ExperimentStatus], None] | None
 # A function that is called with the number of bytes copied so far and the total number of bytes,
 # which is None if it is unknown.
 Progress = Callable[[int, int | None], None]
-
-
-class Manifest(abc.ABC):
-    """A description of the objects that a backend creates for a plan. A dry run prints this
-    description as text.
-
-    The text ends with a newline, because YAML text without a final newline can have a different
-    meaning. ``notes`` contains messages about the launch for the user, such as the place where the
-    experiment is supervised.
-    """
-
-    experiment: str
-    ignored: tuple[Ignored, ...]
-    notes: tuple[str, ...] = ()
-
-    @abc.abstractmethod
-    def __str__(self) -> str: ...
-
-    @abc.abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Return the manifest as a dictionary that can be serialized as JSON."""
-
-    def write(self, path: str | os.PathLike[str], *, dry_run: bool = False) -> None:
-        """Write the manifest, including secret values, to a file that only its owner can read.
-
-        With ``dry_run``, make the same checks but write nothing. Raises `Unsupported` if the
-        backend's manifests do not contain secret values.
-        """
-        raise Unsupported(
-            f"the manifest of {self.experiment!r} contains no values of secrets on this backend"
-        )
 
 
 class Cluster(CheckedAttributes):
@@ -1546,8 +1515,7 @@ class Cluster(CheckedAttributes):
 
     def find_process(self, experiment: str, process: str) -> ProcessStatus:
         """Return the status of a process. ``process`` is its name, or ``group/process``."""
-        group, _, name = process.rpartition("/")
-        return find_status(self.describe_experiment(experiment), name, group or None)
+        return find_by_path(self.describe_experiment(experiment), process)
 
     def fuzzy_match_experiment(self, name: str) -> list[str]:
         """Return the names of the experiments that ``name`` can refer to.
@@ -1633,53 +1601,4 @@ _CHECKS = {
 check_methods(Cluster, _CHECKS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecResult:
-    """The result of a command: its exit code, and its output if it was captured.
-
-    If signal n killed the command, ``exit_code`` is 128 + n.
-    """
-
-    exit_code: int
-    stdout: str = ""
-    stderr: str = ""
-
-
-class WatchedStatuses(NamedTuple):
-    """The latest known statuses of experiments.
-
-    ``outage`` is a message if the backend cannot be reached at present, so that the statuses can be
-    out of date.
-    """
-
-    statuses: list[ExperimentStatus]
-    outage: str = ""
-
-
-class Tunnel:
-    """A connection from this machine to a process or a service. A tunnel can be used as a context
-    manager.
-
-    ``address`` has the form ``host:port``. If ``forwarded`` is true, the address can be used until
-    the tunnel is closed. Otherwise, it is the service's own address, and closing the tunnel has no
-    effect.
-    """
-
-    def __init__(self, address: str, *, close: Callable[[], None] | None = None) -> None:
-        self.address = address
-        self.forwarded = close is not None
-        self._close = close
-
-    def close(self) -> None:
-        """Stop forwarding."""
-        if self._close is not None:
-            self._close()
-
-    def __enter__(self) -> Tunnel:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-__all__ = ["Cluster", "ExecResult", "Manifest", "Tunnel"]
+__all__ = ["Cluster", "ExecResult", "Manifest", "Tunnel", "WatchedStatuses"]

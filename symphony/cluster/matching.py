@@ -67,6 +67,12 @@ def find_status(
     return found
 
 
+def find_by_path(status: ExperimentStatus, path: str) -> ProcessStatus:
+    """Return the status of a process. ``path`` is its name, or ``group/process``."""
+    group, _, name = path.rpartition("/")
+    return find_status(status, name, group or None)
+
+
 def find_names(
     status: ExperimentStatus,
     processes: Sequence[str] | None,

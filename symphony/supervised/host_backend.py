@@ -21,7 +21,7 @@ from symphony.cluster.backend import (
     Selection,
     Watch,
 )
-from symphony.cluster.matching import find_status
+from symphony.cluster.matching import find_by_path
 from symphony.errors import BackendError, NotFound, SpecError, Unsupported
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, State
 from symphony.supervised.record import directory
@@ -352,7 +352,7 @@ class HostBackend(Backend[Manifest]):
         services: dict[str, str] = self._find(experiment).load_manifest()["services"]
         address = services.get(process_or_service)
         if address is None:
-            self._find_process(experiment, process_or_service)
+            find_by_path(self.observe(experiment), process_or_service)
             if port is None:
                 raise SpecError(f"the port of process {process_or_service!r} is missing; set port")
             address = f"127.0.0.1:{port}"
@@ -365,11 +365,6 @@ class HostBackend(Backend[Manifest]):
 
         relay = Relay(local_port, (host, int(own_port)), on_error)
         return Tunnel(relay.address, close=relay.close)
-
-    def _find_process(self, experiment: str, path: str) -> ProcessStatus:
-        """Return the status of a process. ``path`` is its name, or ``group/process``."""
-        group, _, name = path.rpartition("/")
-        return find_status(self.observe(experiment), name, group or None)
 
 
 def exec_on_this_machine(

@@ -20,6 +20,7 @@ from simulate.mutated_code import ROOT, Mutation, install
 
 DECIDE = "symphony/plan/decide.py"
 OBSERVATION = "symphony/plan/observation.py"
+DRAFT = "symphony/plan/decisions/draft.py"
 ENDINGS = "symphony/plan/decisions/endings.py"
 EXECUTIONS = "symphony/plan/decisions/executions.py"
 REQUESTS = "symphony/plan/decisions/request_steps.py"

@@ -9,26 +9,20 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from symphony.cluster.backend import Backend, LogPart, ProcessRequest, Selection, WaitGoal
+from symphony.cluster.backend import ProcessRequest
 from symphony.cluster.cluster import Manifest
-from symphony.errors import NotFound, SymphonyError
-from symphony_kube.access.kube_access import KubeAccess
+from symphony.errors import SymphonyError
+from symphony_kube.kube_observation import KubeObservation
 
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
-    from symphony.cluster import OnChange, WatchedStatuses
     from symphony.code.snapshot import CodeArchives
-    from symphony.events import ExperimentEvent
-    from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
-    from symphony.plan.topology import Topology
-    from symphony.process_details import ProcessDetails
-    from symphony.status import ExperimentStatus, ProcessStatus
-    from symphony.usage import ExperimentUsage
+    from symphony.status import ProcessStatus
     from symphony_kube.access.send_code import CodeSender
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
@@ -39,16 +33,14 @@ if TYPE_CHECKING:
     from symphony_kube.render.manifest import KubeManifest
 
 
-class KubeBackend(KubeAccess, Backend[Manifest]):
+class KubeBackend(KubeObservation):
     """The experiments in a Kubernetes cluster.
 
-    * ``connect`` and ``scope`` are those of `KubeAccess`.
-    * ``namespace`` is the namespace for all experiments, or None.
+    * ``connect``, ``scope``, ``namespace`` and ``run`` are those of `KubeObservation`.
     * With ``jobs_only``, the user may create and delete Jobs, but no Pods.
     * ``describe`` returns the new description of an experiment. The second argument describes the
       running experiment, if there is one.
     * ``record_settings`` returns which records and logs are kept.
-    * ``run`` is the active run whose objects are read, or None for those of any launch.
     """
 
     def __init__(
@@ -63,12 +55,10 @@ class KubeBackend(KubeAccess, Backend[Manifest]):
         record_settings: Callable[[], Settings],
         run: Run | None,
     ) -> None:
-        super().__init__(name, connect=connect, scope=scope)
-        self._namespace = namespace
+        super().__init__(name, connect=connect, scope=scope, namespace=namespace, run=run)
         self._jobs_only = jobs_only
         self._describe = describe
         self._record_settings = record_settings
-        self._run = run
 
     @functools.cached_property
     def records(self) -> KubeRecords:
@@ -76,12 +66,6 @@ class KubeBackend(KubeAccess, Backend[Manifest]):
         from symphony_kube.archive.kube_records import KubeRecords
 
         return KubeRecords(connect=self._connect, scope=self._scope, observe=self.observe)
-
-    def ensure_supervisor(self, experiment: str) -> None:
-        """Start the supervisor that runs on this machine again, if it was killed."""
-        from symphony_kube.lifecycle.supervisor import detached
-
-        detached.ensure_running(detached.directory_of(self.api, self._scope(experiment)))
 
     # --- launching ---
 
@@ -169,189 +153,6 @@ class KubeBackend(KubeAccess, Backend[Manifest]):
         )
 
     # --- observing ---
-
-    def names(self) -> Collection[str]:
-        """Return the names of the experiments in the shared namespace.
-
-        If no shared namespace is set, return the names of all experiments that have their own
-        namespace.
-        """
-        from symphony_kube.status import experiments
-
-        return experiments.list_experiments(self.api, namespace=self._namespace)
-
-    @property
-    def location(self) -> str:
-        """The shared namespace, if it is set, and the API server."""
-        from symphony_kube.status import experiments
-
-        return experiments.location(self.api, self._namespace)
-
-    def observe(self, experiment: str) -> ExperimentStatus:
-        """Return the status that the objects of an experiment show."""
-        from symphony_kube.api.background import Background
-        from symphony_kube.status.list_objects import list_pods
-
-        scope = self._scope(experiment)
-        pods_request = Background(functools.partial(list_pods, self.api, scope))
-        # Import the modules that evaluate the Pods while the API server lists them, because both
-        # take time.
-        from symphony_kube.status import experiments
-
-        self.ensure_supervisor(experiment)
-        status = experiments.experiment_status(self.api, scope, pods_request)
-        if self._run is not None and not status.processes:
-            raise NotFound(f"the objects of run {self._run.name!r} were deleted by another program")
-        return status
-
-    @contextlib.contextmanager
-    def watch_statuses(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
-        """Watch an experiment's objects."""
-        from symphony_kube.watch import statuses
-
-        with statuses.watch_experiment(self.api, self._scope(experiment)) as read:
-
-            def read_supervised() -> WatchedStatuses:
-                self.ensure_supervisor(experiment)
-                return read()
-
-            yield read_supervised
-
-    def observe_all(self, names: Sequence[str]) -> Mapping[str, ExperimentStatus]:
-        """List the Pods of all experiments with one request, if the user may list them."""
-        from symphony_kube.api.errors import ApiError
-        from symphony_kube.watch.all_experiments import describe_together
-
-        found: Mapping[str, ExperimentStatus] = {}
-        if len(names) > 1:
-            # Without the right to list the Pods of all namespaces, each experiment is listed.
-            with contextlib.suppress(ApiError):
-                found = describe_together(self.api, names, namespace=self._namespace)
-        for name in found:
-            self.ensure_supervisor(name)
-        return found
-
-    @contextlib.contextmanager
-    def watch_all(self) -> Iterator[Callable[[], WatchedStatuses] | None]:
-        """Watch the objects of all experiments, if the user may list all Pods."""
-        from symphony_kube.api.errors import ApiError
-        from symphony_kube.watch import statuses
-
-        with contextlib.ExitStack() as opened:
-            try:
-                watch = statuses.watch_experiments(self.api, namespace=self._namespace)
-                read = opened.enter_context(watch)
-            except ApiError as exc:
-                if exc.status != 403:
-                    raise
-                # A user who may not list all Pods may list those of single experiments.
-                yield None
-                return
-
-            def read_supervised() -> WatchedStatuses:
-                watched = read()
-                for status in watched.statuses:
-                    self.ensure_supervisor(status.name)
-                return watched
-
-            yield read_supervised
-
-    def wait(self, experiment: str, goal: WaitGoal, on_change: OnChange = None) -> ExperimentStatus:
-        """Wait until every process has reached the given state, and report what delays it."""
-        from symphony_kube.watch import wait
-
-        self.ensure_supervisor(experiment)
-        return wait.wait(
-            self.api,
-            self._scope(experiment),
-            timeout=goal.timeout,
-            on_change=on_change,
-            until=goal.until,
-            processes=goal.processes,
-        )
-
-    def record(self, experiment: str) -> Mapping[str, Any]:
-        """Return the description of the launch in the objects of an experiment."""
-        from symphony_kube import apply_changes
-
-        return apply_changes.read_description(self.api, self._scope(experiment)).record
-
-    def events(
-        self, experiment: str, names: Collection[str] | None, *, follow: bool
-    ) -> Iterator[ExperimentEvent]:
-        """Yield the events of the supervisor, the Pods and Kubernetes."""
-        from symphony_kube.watch import experiment_events
-
-        self.ensure_supervisor(experiment)
-        scope = self._scope(experiment)
-        return experiment_events.iter_events(self.api, scope, names, follow=follow)
-
-    def details(self, experiment: str, process: ProcessStatus) -> ProcessDetails:
-        """Return the details of a process, based on its Pod and the Pod's events."""
-        from symphony_kube.status import details
-
-        return details.describe_in_detail(self.api, self._scope(experiment), process)
-
-    def topology(self, experiment: str) -> Topology:
-        """Return the topology of a running experiment, based on its Pods and Services."""
-        from symphony_kube.status import topology
-
-        return topology.describe_topology(self.api, self._scope(experiment))
-
-    def usage(
-        self, experiment: str, names: Collection[str] | None, interval: float
-    ) -> Iterator[ExperimentUsage]:
-        """Yield what the metrics server reports."""
-        from symphony_kube.status.metrics_server import read_metrics
-
-        # A cluster without metrics is reported before the iteration.
-        read_metrics(self.api, self._scope(experiment))
-        return self._followed_usage(experiment, names, interval)
-
-    def _followed_usage(
-        self, experiment: str, names: Collection[str] | None, interval: float
-    ) -> Iterator[ExperimentUsage]:
-        from symphony.usage import select_usage
-        from symphony_kube.status.metrics_server import follow_usage
-
-        with self.watch_statuses(experiment) as read:
-            for usage in follow_usage(self.api, self._scope(experiment), read, interval):
-                yield select_usage(usage, names)
-
-    followed_output_includes_events = True
-
-    def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock | ExperimentEvent]:
-        """Yield the logs of containers, and the events if the logs are followed."""
-        from symphony.log_blocks import to_blocks
-        from symphony_kube.logs import read
-
-        scope = self._scope(experiment)
-        since, tail = selection.since, selection.tail
-        if selection.follow and selection.events:
-            return read.follow_output(self.api, scope, selection.processes, since=since, tail=tail)
-        lines = read.iter_log_lines(
-            self.api, scope, selection.processes, follow=selection.follow, since=since, tail=tail
-        )
-        return to_blocks(lines)
-
-    def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
-        """Yield the logs of a process's containers."""
-        from symphony_kube.logs import read
-
-        yield read.read_log(
-            self.api,
-            self._scope(experiment),
-            process,
-            since=part.since,
-            tail=part.tail,
-            previous=part.previous,
-        )
-
-    def start_time(self, since: float | str) -> float:
-        """Return a time by the clock of the API server."""
-        from symphony_kube.logs import read
-
-        return read.start_time(self.api, since)
 
     # --- changing ---
 

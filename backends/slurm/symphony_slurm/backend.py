@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.cluster import ExecResult, Tunnel
+from symphony.cluster.matching import find_by_path
 from symphony.errors import BackendError, SpecError
 from symphony.supervised.host_backend import exec_on_this_machine
 from symphony.supervised.record.directory import RunDirectory
@@ -176,7 +177,7 @@ class SlurmBackend(TerminalBackend):
         services: dict[str, str] = run.load_manifest()["services"]
         address = services.get(process_or_service)
         if address is None:
-            found = self._find_process(experiment, process_or_service)
+            found = find_by_path(self.observe(experiment), process_or_service)
             if port is None:
                 raise SpecError(f"the port of process {process_or_service!r} is missing; set port")
             host = self.node_of(run, found.name)

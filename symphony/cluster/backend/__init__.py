@@ -13,13 +13,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from symphony.cluster.backend.access import Access, NamedProcess, Place
+from symphony.cluster.backend.process_access import Access, NamedProcess, Place
+from symphony.cluster.results import WatchedStatuses
 from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
     from symphony.cluster.backend.records import Records
-    from symphony.cluster.cluster import Manifest, WatchedStatuses
     from symphony.cluster.matching import Until
+    from symphony.cluster.results import Manifest
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
@@ -260,8 +261,6 @@ class Backend(Access, Generic[ManifestT]):
         During an outage, it returns the latest known status with a message. If the experiment is
         launched again, the status is that of the new run. By default, each call calls `observe`.
         """
-        from symphony.cluster.cluster import WatchedStatuses
-
         yield lambda: WatchedStatuses([self.observe(experiment)])
 
     @contextlib.contextmanager

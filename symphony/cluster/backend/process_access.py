@@ -7,11 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from symphony.cluster.matching import find_status
+from symphony.cluster.results import Tunnel
 from symphony.errors import NotFound, Unsupported
 from symphony.support.names import did_you_mean, join_names
 
 if TYPE_CHECKING:
-    from symphony.cluster.cluster import ExecResult, Progress, Tunnel
+    from symphony.cluster.cluster import Progress
+    from symphony.cluster.results import ExecResult
     from symphony.plan.topology import Topology
     from symphony.status import ExperimentStatus, ProcessStatus
 
@@ -154,8 +156,6 @@ class Access:
 
         By default, it consists of the external address.
         """
-        from symphony.cluster.cluster import Tunnel
-
         del on_error
         return Tunnel(self.external_address(experiment, service))
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import enum
 import signal
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
+from symphony.support.data_classes import dataclass
 
 # A shell, and symphony, report that signal n killed a process as this number plus n.
 _SIGNAL_EXIT_CODE = 128

@@ -6,10 +6,10 @@ All backends use this module to evaluate the ``starts_after`` conditions of a ru
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from symphony.status import ENDED, ReasonCode, State
+from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
     from symphony.status import ProcessStatus

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from symphony.plan.disruption import UNCOUNTED_CODES, lost_rank_text
 from symphony.status import ReasonCode, State
+from symphony.support.data_classes import dataclass
 
 RESTART_UNIT, FAIL_UNIT = "restart", "fail"
 # From this attempt on, the pauses before a unit looks for machines again do not become longer.

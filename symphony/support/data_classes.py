@@ -1,4 +1,4 @@
-"""Data classes without the import of `dataclasses`, which commands such as ``ls`` do not wait for.
+"""Data classes without the import of `dataclasses`, for commands such as ``ls`` and supervisors.
 
 The module `dataclasses` imports `inspect`, `ast` and `tokenize`, and executes the code of up to
 eight functions for each class. For the commands that are typed most, this took a third of their
@@ -6,8 +6,8 @@ time. This module executes one function for each class, the constructor, and sha
 
 The classes have the same behaviour as those of `dataclasses`. The functions of `dataclasses`, such
 as ``asdict`` and ``replace``, accept them: the descriptions that these functions read are created
-when they are first read. A module that ``ls`` or ``ps`` imports uses this module, and all others
-use `dataclasses`.
+when they are first read. A module that ``ls``, ``ps`` or a supervisor imports uses this module, and
+all others use `dataclasses`.
 """
 
 from __future__ import annotations
@@ -222,6 +222,7 @@ def _library_class(cls: type) -> type:
 def _create(cls: type, options: Mapping[str, bool]) -> type:
     """Return the data class for a class that declares fields; see `dataclasses.dataclass`."""
     declaration = _Declaration(cls, options)
+    is_compared = options["eq"]
     members: dict[str, Any] = {
         "_declaration": declaration,
         "__init__": _constructor(cls, declaration),
@@ -229,15 +230,18 @@ def _create(cls: type, options: Mapping[str, bool]) -> type:
         "__match_args__": () if options["kw_only"] else declaration.names,
     }
     # `copy.replace` of Python 3.13 calls the method __replace__.
-    shared: dict[str, Any] = {"__repr__": _repr, "__eq__": _equals, "__replace__": replace}
-    if options["frozen"]:
+    shared: dict[str, Any] = {"__repr__": _repr, "__replace__": replace}
+    if is_compared:
+        shared["__eq__"] = _equals
+    if is_compared and options["frozen"]:
         shared["__hash__"] = _hash
+    if options["frozen"]:
         members |= {"__setattr__": _refuse_assignment, "__delattr__": _refuse_deletion}
     members = {**{key: value for key, value in shared.items() if key not in vars(cls)}, **members}
     if not options["slots"]:
         for name, value in members.items():
             setattr(cls, name, value)
-        if not options["frozen"] and "__hash__" not in vars(cls):
+        if is_compared and not options["frozen"] and "__hash__" not in vars(cls):
             cls.__hash__ = None  # type: ignore[assignment]
         return cls
     if options["frozen"]:
@@ -256,11 +260,12 @@ def _decorate(
     cls: type | None = None,
     /,
     *,
+    eq: bool = True,
     frozen: bool = False,
     slots: bool = False,
     kw_only: bool = False,
 ) -> Any:
-    options = {"frozen": frozen, "slots": slots, "kw_only": kw_only}
+    options = {"eq": eq, "frozen": frozen, "slots": slots, "kw_only": kw_only}
     if cls is None:
         return lambda decorated: _create(decorated, options)
     return _create(cls, options)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import dataclass
 
 from symphony.supervised.processes.identity import is_in_exec
+from symphony.support.data_classes import dataclass
 
 # The maximum time to wait for a process in execve(2) to get its new environment. The call usually
 # takes microseconds, but can take much longer on a busy machine.

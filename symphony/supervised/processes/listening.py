@@ -10,8 +10,9 @@ import ipaddress
 import socket
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from symphony.support.data_classes import dataclass
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 # TCP_LISTEN in the file include/net/tcp_states.h of the kernel.

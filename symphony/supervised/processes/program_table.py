@@ -6,12 +6,12 @@ import os
 import signal
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 
 from symphony.supervised.processes.identity import ProcessId, TreeStat, read_tree_stat
 from symphony.supervised.processes.membership import accepts_signals, list_pids
 from symphony.supervised.processes.own_children import is_leading_child
 from symphony.supervised.processes.signal_rule import Program
+from symphony.support.data_classes import dataclass
 from symphony.support.signal_effects import HARMLESS_SIGNALS
 
 _STATUS_BYTES = 4096

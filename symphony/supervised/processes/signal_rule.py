@@ -10,9 +10,9 @@ All functions in this module are pure.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from symphony.supervised.processes.identity import ProcessId
+from symphony.support.data_classes import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from symphony.supervised.processes.spec import ProcessSpec
+from symphony.support.data_classes import replace
 
 _NODE_VARIABLE = "SLURMD_NODENAME"
 # JAX connects to this address instead of a port that follows from the number of the job, so that

@@ -12,12 +12,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
 from symphony.supervised.processes.identity import ProcessId
+from symphony.support.data_classes import dataclass, field
 
 _FILE_MODE = 0o600
 # The group of the programs that have left the process groups of the run.

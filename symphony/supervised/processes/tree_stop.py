@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.signal_rule import Choice, Forest, Program, choose
+from symphony.support.data_classes import dataclass, field
 
 # When this part of the grace period has passed, the programs below those that have not exited
 # receive the signal, too.

@@ -13,10 +13,10 @@ import json
 import os
 import resource
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from symphony.supervised.record.directory import RunDirectory
+from symphony.support.data_classes import dataclass, field, fields, replace
 
 _LIMITS = tuple(sorted(value for key, value in vars(resource).items() if key[:7] == "RLIMIT_"))
 
@@ -52,9 +52,13 @@ class LaunchSettings:
             processors=tuple(sorted(os.sched_getaffinity(0))),
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as a dictionary that can be written as JSON."""
+        return {each.name: getattr(self, each.name) for each in fields(type(self))}
+
     def encode(self) -> bytes:
         """Return the contents of the file."""
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(self.to_dict()).encode()
 
     def apply(self) -> None:
         """Give this process the inherited settings, except for the environment.

@@ -16,7 +16,6 @@ import errno
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from symphony.errors import with_filename
@@ -25,6 +24,7 @@ from symphony.supervised.record.directory import NO_SPACE_ERRORS, RunDirectory, 
 from symphony.supervised.record.event_file import checkpoint_lengths, encode
 from symphony.supervised.record.note import NoteWriter
 from symphony.supervised.supervisor.capture.file_blocks import allocate, can_punch_holes
+from symphony.support.data_classes import dataclass
 from symphony.support.directories.state_home import STATE_VARIABLE
 
 # The size of the reserve. It has space for the events of a stop, and for some restarts.

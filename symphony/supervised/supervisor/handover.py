@@ -20,7 +20,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -99,7 +98,7 @@ def prepared_supervisor(
             preparation = {
                 "path": own_import_path(),
                 "children": children,
-                "settings": asdict(settings),
+                "settings": settings.to_dict(),
                 "replaces": replaces,
             }
             # If the supervisor has already died, `hand_over` reports the error.

@@ -17,7 +17,6 @@ import signal
 import subprocess
 import termios
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from symphony.supervised.supervisor.capture.output_pipes import OutputPipes
 from symphony.supervised.supervisor.children import ExitCallback, StartRefused
 from symphony.supervised.supervisor.event_loop import EventLoop
 from symphony.supervised.supervisor.process_handles import AdoptedChild, open_pidfd
+from symphony.support.data_classes import dataclass
 from symphony.support.open_file_limit import raise_open_file_limit
 
 if TYPE_CHECKING:

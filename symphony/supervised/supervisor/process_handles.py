@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
-from dataclasses import dataclass
+
+from symphony.support.data_classes import dataclass
 
 # The number of descriptors that are reserved for logs, probes and reading /proc, and are not used
 # for pidfds.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from symphony.plan.state import Event
@@ -18,6 +17,7 @@ from symphony.status import ENDED
 from symphony.supervised.record.event_file import fold_run, unfinished_previous
 from symphony.supervised.resources.leases import hold_port, take_lease
 from symphony.supervised.resources.unsupervised import service_ports
+from symphony.support.data_classes import dataclass, field
 
 # A launch leases a port for a moment before it finds out that processes of this run use the port.
 _RETRY_SECONDS, _RETRY_PAUSE_SECONDS = 1.0, 0.01

@@ -17,7 +17,6 @@ import os
 import socket
 import struct
 import termios
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from symphony.supervised.record.terminal_messages import (
     SIZE,
     SIZE_FORMAT,
 )
+from symphony.support.data_classes import dataclass, field
 
 if TYPE_CHECKING:
     from symphony.supervised.supervisor.event_loop import EventLoop

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from symphony.plan.resolution.addresses import PREFIX
 from symphony.plan.resolution.ranks import PORT_VARIABLES, master_service
+from symphony.support.data_classes import dataclass, replace
 from symphony.support.names import service_env_name
 from symphony.support.replace_file import replace_file
 

@@ -17,13 +17,13 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.events import exit_text
 from symphony.supervised.processes.process_groups import signal_group
 from symphony.supervised.processes.spec import ProcessSpec
+from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
     from symphony.line_search import LineSearch, SearchProcess

@@ -13,7 +13,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from symphony.supervised.processes.identity import ProcessId, is_alive
@@ -22,6 +21,7 @@ from symphony.supervised.processes.program_table import ProgramTable, programs_o
 from symphony.supervised.processes.spec import DEFAULT_STOP_SIGNAL
 from symphony.supervised.processes.stop_record import Entry, Kind
 from symphony.supervised.processes.tree_stop import Step, TreeStop
+from symphony.support.data_classes import dataclass, field
 
 if TYPE_CHECKING:
     from symphony.supervised.processes.identity import TreeStat

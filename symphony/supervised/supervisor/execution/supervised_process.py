@@ -7,11 +7,11 @@ module belong to one supervisor: the child that is running, and the steps that a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.supervisor.children import Child
+from symphony.support.data_classes import dataclass
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, shown
@@ -19,6 +18,7 @@ from symphony.supervised.processes.spec import GPU_VARIABLE, ProcessSpec
 from symphony.supervised.record import change_directory
 from symphony.supervised.resources.leases import held_resource, take_lease
 from symphony.supervised.supervisor.serving.request_server import RequestRefused
+from symphony.support.data_classes import dataclass, field
 
 if TYPE_CHECKING:
     from symphony.plan.state import RunState

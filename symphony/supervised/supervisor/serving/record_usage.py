@@ -12,13 +12,13 @@ import contextlib
 import json
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from symphony.archive.archived_usage import USAGE_FILE, UsageLog
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.supervisor.event_loop import EventLoop
 from symphony.supervised.usage.sampler import FIRST_INTERVAL_SECONDS
+from symphony.support.data_classes import dataclass, field
 
 if TYPE_CHECKING:
     from symphony.usage import ExperimentUsage

@@ -46,12 +46,12 @@ import signal
 import socket
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from symphony.errors import shown
 from symphony.plan.requests import RESTART, START, STOP, Busy, Refused
 from symphony.supervised.record.control_socket import MAX_GRACE_SECONDS, MAX_LINE_BYTES
+from symphony.support.data_classes import dataclass, field
 from symphony.support.directories.private import user_name
 from symphony.support.names import did_you_mean
 

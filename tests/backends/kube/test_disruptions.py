@@ -17,6 +17,8 @@ from symphony_kube.lifecycle.supervisor.supervisor_record import (
     decode_record,
     encode_record,
 )
+from symphony_kube.record.creation_problems import Problem
+from symphony_kube.record.encoded_record import record_of_problems
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import Attempt, Control
@@ -174,6 +176,20 @@ def test_a_lost_process_is_started_again():
     assert actions(units, observation) == ["start a (again: lost: n1 was drained)"]
     attempt = next_attempt("a", units, observation)
     assert attempt == Attempt(number=4, restarts=2, lost="lost: n1 was drained")
+
+
+def test_problem_in_an_object_of_an_earlier_attempt_is_out_of_date():
+    """The supervisor has created `b` since then, and its node is drained."""
+    units = (unit("a"), unit("b"))
+    problem = record_of_problems({"b": Problem(text="exceeded quota", time=NOW)})
+    first, second = pod("a", EXITED, phase="Failed"), pod("a", RUNNING, attempt=2)
+    first["metadata"]["annotations"].update(problem.annotations())
+    second["metadata"]["annotations"].update(record_of_problems({}).annotations())
+    gone = disrupted(pod("b", RUNNING), "EvictionByEvictionAPI")
+    found = {}
+    for name, pods in {"before": [first], "after": [first, second]}.items():
+        found[name] = shown(observe_deletion(units, *pods, gone=gone), "b")[1]
+    assert found == {"before": "exceeded quota", "after": "lost: n1 was drained"}
 
 
 def test_a_process_that_was_started_again_says_so():

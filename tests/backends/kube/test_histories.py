@@ -20,10 +20,10 @@ from tests.backends.kube.histories import (
     read_history,
 )
 
-SUCCEEDED, FAILED = State.SUCCEEDED, State.FAILED
+RUNNING, SUCCEEDED, FAILED = State.RUNNING, State.SUCCEEDED, State.FAILED
 SUCCESS = (SUCCEEDED, 0, 0)
 LOST = (State.UNKNOWN, None, 0)
-RUNS = (State.RUNNING, None, 0)
+RUNS = (RUNNING, None, 0)
 WAITS = (State.PENDING, None, 0)
 # The state, the exit code and the number of restarts of each process at the end.
 ENDS = {
@@ -46,6 +46,7 @@ ENDS = {
     },
     "09-job-suspended-and-resumed": {"j": SUCCESS},
     "10-restarts-on-failure": {"p": (FAILED, 1, 3)},
+    "11-image-cannot-be-pulled": dict.fromkeys(("not-found", "no-host", "bad-name", "never"), LOST),
     "12-unschedulable-gpu": {
         "too-many": LOST,
         "no-such": WAITS,
@@ -72,6 +73,7 @@ ENDS = {
         "second-0": LOST,
         "second-1": LOST,
     },
+    "25-resize-in-place": {"p": RUNS, "restarts": (RUNNING, None, 1)},
 }
 every_history = pytest.mark.parametrize("name", NAMES)
 
@@ -142,6 +144,17 @@ def test_results_exit_codes_and_restarts_at_the_end(name):
     observer = history.observer()
     apply_all(observer, history.changes)
     assert states(observer, history.end) == ENDS[name]
+
+
+@pytest.mark.parametrize("name", ["05-delete-while-pending", "11-image-cannot-be-pulled"])
+def test_process_whose_image_was_never_pulled_is_never_running(name):
+    """Its container ends with 137 when the Pod is deleted."""
+    history = read_history(name)
+    observer, shown = history.observer(), set()
+    for change in history.changes:
+        observer.apply(change.kind, change.event, change.body)
+        shown |= {state for state, *_ in states(observer, change.at).values()}
+    assert shown == {State.PENDING, State.UNKNOWN}
 
 
 def result_after_a_list(history: History, number: int, missed: int):

@@ -317,6 +317,23 @@ def test_killed_supervisor_is_started_again_by_the_next_command(
     assert cpu_of(cluster.at_run(run).recorded_usage(name)) == [0.25, 0.75]
 
 
+def test_nothing_is_deleted_if_the_logs_cannot_be_kept(kube_cluster, shared, name, monkeypatch):
+    exp = shared.new_experiment(name)
+    python(exp, "worker", UP)
+    shared.launch(exp)
+    until(shared, name, all_running)
+    with monkeypatch.context() as patched:
+        patched.setenv("SYMPHONY_STATE_DIR", "/proc/no-such")
+        message = (
+            rf"experiment '{name}' was not deleted.*/proc/no-such.*; free some space, .*--purge"
+        )
+        with pytest.raises(BackendError, match=message):
+            shared.delete(name)
+        assert shared.describe_process(name, "worker").state is State.RUNNING
+        shared.delete(name, purge=True)
+    assert managed_objects(kube_cluster) == {}
+
+
 # A process that runs until it is stopped.
 UP = f"print('up'); {FOREVER}"
 

@@ -30,14 +30,19 @@ class Server:
         self.deleted = []
 
     def find(self, path):
+        if "workloads" in path:
+            name = path.rpartition("/")[2]
+            owners = [{"kind": "Pod", "uid": f"pod-of-{name}"}]
+            return {"metadata": {"uid": f"uid-{name}", "ownerReferences": owners}}
         assert path == "/api/v1/namespaces/e"
         self.reads += 1
         conditions = [STALE] if self.reads <= self.stale else []
         return {"status": {"conditions": conditions}}
 
-    def call(self, method, path, **_options):
+    def call(self, method, path, **options):
         if method == "DELETE":
-            self.deleted.append(path)
+            uid = options["body"].get("preconditions", {}).get("uid")
+            self.deleted.append((path, uid))
             return {}
         if path == "/apis/kueue.x-k8s.io":
             if self.kueue is None:
@@ -73,9 +78,15 @@ def test_short_failure_of_an_api_of_another_program_is_tolerated(monkeypatch):
 @pytest.mark.parametrize(("kueue", "version"), [("v1beta2", "v1beta2"), (None, "v1beta1")])
 def test_workloads_of_groups_are_deleted(kueue, version):
     server = Server(kueue=kueue)
-    release_groups(server, SCOPE, ["a", "a", "b", ""])
+    release_groups(server, SCOPE, {"1": "a", "pod-of-a": "a", "pod-of-b": "b", "2": ""})
     path = f"/apis/kueue.x-k8s.io/{version}/namespaces/e/workloads"
-    assert sorted(server.deleted) == [f"{path}/a", f"{path}/b"]
+    assert sorted(server.deleted) == [(f"{path}/a", "uid-a"), (f"{path}/b", "uid-b")]
+
+
+def test_workload_of_another_group_with_the_same_name_is_not_deleted():
+    server = Server(kueue="v1beta2")
+    release_groups(server, SCOPE, {"1": "a"})
+    assert server.deleted == []
 
 
 def test_group_of_a_pod():
@@ -84,5 +95,5 @@ def test_group_of_a_pod():
 
 def test_kueue_is_not_asked_without_groups():
     server = Server(kueue="v1beta2")
-    release_groups(server, SCOPE, [group_of({"metadata": {"labels": {}}})])
+    release_groups(server, SCOPE, {"1": group_of({"metadata": {"labels": {}}})})
     assert not server.deleted

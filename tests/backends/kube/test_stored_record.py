@@ -209,6 +209,22 @@ def test_a_claim_is_repeated_if_a_supervisor_adds_to_the_record_after_it_was_rea
     shared.delete(name)
 
 
+def test_a_claim_is_recognised_if_its_answer_is_lost(
+    kube_cluster, kube_faults, open_cluster, name, secret, monkeypatch
+):
+    cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
+    scope = launch(cluster, name)
+    store = DescriptionStore(cluster.api, scope)
+    # A command that waited for itself would fail.
+    monkeypatch.setattr(description, "_PAUSE_SECONDS", None)
+    kube_faults.reset(method="PATCH", path="symphony-description", times=1, after=True)
+    with store.claimed() as claimed:
+        store.write(claimed)
+        store.check_claim()
+    assert HOLDER not in secret()["metadata"]["annotations"]
+    cluster.delete(name)
+
+
 @pytest.mark.parametrize("other", ["claims", "deletes"])
 def test_a_claim_is_lost_if_another_command_claims_or_deletes(shared, name, other):
     scope = launch(shared, name)

@@ -240,17 +240,18 @@ def keeping_record(
     """Keep the record of the experiment that is deleted inside the block.
 
     If ``scope`` is limited to a run, the records of other runs are not changed. With ``purge``, the
-    record is removed. ``launching`` is the run that replaces the deleted one.
-    Errors never prevent the deletion; the record states what is missing. If the block raises an
-    exception, the record stays that of an active run.
+    record is removed. ``launching`` is the run that replaces the deleted one. If the block raises
+    an exception, the record stays that of an active run.
+
+    Raises BackendError before the block if the record cannot be written, because the logs exist
+    nowhere else. If a log cannot be read, the record states this.
     """
     collected: _Collected | None = None
-    problem = "its objects were deleted by another program"
     if not purge:
         try:
             collected = _collect(api, scope, settings)
         except (OSError, SpecError) as exc:
-            problem = f"the status and the logs could not be recorded: {exc}"
+            raise _cannot_keep(scope, exc) from exc
     try:
         yield
     except BaseException:
@@ -265,7 +266,19 @@ def keeping_record(
             if purge:
                 archive.remove(run)
             elif run.name != launching:
+                problem = "its objects were deleted by another program"
                 _archive(run.path, _identity_of(run), None, [problem], settings.retention)
+
+
+def _cannot_keep(scope: Scope, exc: OSError | SpecError) -> BackendError:
+    cause, advice = str(exc), ""
+    if isinstance(exc, OSError):
+        cause = f"{exc.filename or archive.active_directory()} cannot be written: {exc.strerror}"
+        advice = f"free some space, set {STATE_VARIABLE} to a directory on another disk, or "
+    return BackendError(
+        f"experiment {scope.experiment!r} was not deleted, because its logs cannot be kept: "
+        f"{cause}; {advice}delete it without its record: delete --purge"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

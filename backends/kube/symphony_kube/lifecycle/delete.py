@@ -218,7 +218,7 @@ def finish_namespace(api: Api, scope: Scope, uid: str, *, immediately: bool = Fa
     _delete_pods(api, scope, query, immediately=immediately)
     path = collection_path("Pod", scope.namespace)
     pods = _pods(api, path, query)
-    release_groups(api, scope, {pod.group for pod in pods})
+    release_groups(api, scope, {pod.uid: pod.group for pod in pods})
     stuck_pods = wait_for_pods(api, path, query, {pod.uid for pod in pods})
     if stuck_pods:
         cause = f"pods {wait_deleted.describe_stuck(stuck_pods)} do not terminate"
@@ -390,7 +390,7 @@ def _delete_targets(
     for owners in (0, 1, 2):
         step = [target for target in targets if target.owners == owners]
         in_parallel(remove, step, threads=api.connections)
-    release_groups(api, scope, {target.group for target in targets})
+    release_groups(api, scope, {target.uid: target.group for target in targets})
     uids_by_kind: dict[str, set[str]] = {}
     for target in targets:
         uids_by_kind.setdefault(target.kind, set()).add(target.uid)

@@ -341,6 +341,7 @@ class DescriptionStore:
 
     def _claim(self) -> Description:
         unchanged_since, holder = time.monotonic(), ""
+        own = _new_holder(0)
         while True:
             description = self.read()
             if description is None:
@@ -348,13 +349,16 @@ class DescriptionStore:
                     f"experiment {self._scope.experiment!r} was deleted or replaced; run the "
                     "command again"
                 )
+            if self._holder == own:
+                # The answer to the patch was lost.
+                return description
             now = time.monotonic()
             if self._holder != holder:
                 unchanged_since, holder = now, self._holder
             is_free = not self._holder or _has_exited(self._holder)
             if is_free or now - unchanged_since > CLAIM_SECONDS:
                 with contextlib.suppress(DescriptionChanged):
-                    self._patch(_holder_patch(_new_holder(0)))
+                    self._patch(_holder_patch(own))
                     return description
             else:
                 time.sleep(_PAUSE_SECONDS)

@@ -7,14 +7,14 @@ releases its Pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.kueue import workloads_path
 from symphony_kube.api.labels import POD_GROUP, Scope
 from symphony_kube.api.resources import labels_of
-from symphony_kube.lifecycle.create import in_parallel
+from symphony_kube.lifecycle.create import delete_uid, in_parallel
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -25,21 +25,34 @@ def group_of(item: Mapping[str, Any]) -> str:
     return str(labels_of(item).get(POD_GROUP, ""))
 
 
-def release_groups(api: Api, scope: Scope, groups: Iterable[str]) -> None:
-    """Delete the Workloads of groups whose Pods have been deleted. An empty name is ignored.
+def release_groups(api: Api, scope: Scope, pods: Mapping[str, str]) -> None:
+    """Delete the Workloads of the groups of deleted Pods, whose UIDs ``pods`` maps to the groups.
 
-    If the user may not delete Workloads, Kueue decides when the Pods are released.
+    A Pod without a group has the group ``""``. The Workload of another group with the same name,
+    such as that of a later launch, is not deleted. If the user may not read and delete Workloads,
+    Kueue decides when the Pods are released.
     """
-    names = {group for group in groups if group}
-    if not names:
+    uids: dict[str, set[str]] = {}
+    for uid, group in pods.items():
+        if group:
+            uids.setdefault(group, set()).add(uid)
+    if not uids:
         return
     path = workloads_path(api, scope.namespace)
 
-    def release(name: str) -> None:
+    def release(group: str) -> None:
         try:
-            api.call("DELETE", f"{path}/{name}", body={"propagationPolicy": "Background"})
+            workload = api.find(f"{path}/{group}")
+            if workload is not None and _is_owned(workload, uids[group]):
+                delete_uid(api, f"{path}/{group}", workload["metadata"]["uid"])
         except ApiError:
-            # The group has finished, or the user lacks the permission.
+            # The user lacks the permission.
             return
 
-    in_parallel(release, sorted(names), threads=api.connections)
+    in_parallel(release, sorted(uids), threads=api.connections)
+
+
+def _is_owned(workload: Mapping[str, Any], uids: Collection[str]) -> bool:
+    """Return whether a Workload is that of one of these Pods, which Kueue makes its owners."""
+    owners = workload["metadata"].get("ownerReferences") or ()
+    return any(owner["uid"] in uids for owner in owners)

@@ -22,7 +22,7 @@ from symphony_kube.api.errors import one_line
 from symphony_kube.record.change_log import LoggedChange
 from symphony_kube.record.copies import RecordCopies, StoredRecord
 from symphony_kube.record.creation_problems import Problem
-from symphony_kube.record.encoded_record import EncodedRecord
+from symphony_kube.record.encoded_record import NO_RECORD, EncodedRecord
 from symphony_kube.record.ending import StoppedProcesses
 from symphony_kube.render.codec import revision_of
 from symphony_kube.render.roster import (
@@ -403,8 +403,14 @@ class PodObserver:
     @property
     def _problems(self) -> dict[str, ContainerStatus]:
         """The states of the units that the supervisor could not create."""
-        copies = [pod.record for pod in self._current_pods()]
-        copies += [job.record for job in self._current_jobs()]
+        objects = [*self._current_pods(), *self._current_jobs()]
+        units = {item.unit for item in objects if item.record is not NO_RECORD}
+        copies = []
+        for unit in units:
+            # The supervisor does not change the record in the objects of earlier attempts.
+            pods, job = self._latest_attempt(unit)
+            copies += [pod.record for pod in pods]
+            copies += [job.record] if job is not None else []
         if self._stored is not None:
             copies.append(self._stored.record)
         problems = RecordCopies(copies).problems()

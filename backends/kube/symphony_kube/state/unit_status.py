@@ -455,7 +455,9 @@ class UnitStatus:
         if self._now < deadline + OVERDUE_SECONDS:
             self._expires_at(deadline + OVERDUE_SECONDS)
             if has_ended:
-                container = replace(container, state=State.RUNNING, exit_code=None, ended=None)
+                # A container that never ran ends as well, for example if its image was missing.
+                state = State.PENDING if container.started is None else State.RUNNING
+                container = replace(container, state=state, exit_code=None, ended=None)
             return replace(container, ready=False, cause=POD_DELETING)
         if has_ended:
             return container

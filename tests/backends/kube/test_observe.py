@@ -699,6 +699,35 @@ def test_job_without_a_pod(body, after, expected):
     assert summary(process) == expected
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize(
+    ("jobs", "exit_code", "expected"),
+    [
+        ([], 0, SUCCEEDS),
+        ([], 3, failed(3, Code.EXITED)),
+        ([job()], 0, SUCCEEDS),
+        ([job()], 3, failed(3, Code.EXITED)),
+        (
+            [job(limit=1)],
+            3,
+            (RUNNING, None, Code.FINISHING, "exited with 3; its Job has not finished yet"),
+        ),
+    ],
+)
+def test_process_has_a_result_while_a_container_runs_that_a_webhook_has_added(
+    jobs, exit_code, expected, is_first
+):
+    """Its Pod, and the Job of its Pod, may never finish."""
+    body = pod(ended(exit_code, phase="Running"), meta=OWNED if jobs else None)
+    added = {**running()["containerStatuses"][0], "name": "proxy"}
+    position = 0 if is_first else 1
+    body["spec"]["containers"].insert(position, {"name": "proxy", "image": "proxy:1"})
+    body["status"]["containerStatuses"].insert(position, added)
+    roster = (Unit(name="p", processes=("p",), job=bool(jobs)),)
+    (process,) = observe("e", [body], jobs, now=AT + 5, roster=roster).status
+    assert summary(process) == expected
+
+
 def test_exit_code_of_a_job_whose_pod_was_deleted():
     crashed = waiting("CrashLoopBackOff", "back-off 10s restarting failed", phase="Running")
     crashed["containerStatuses"][0] |= {

@@ -485,7 +485,7 @@ class UnitStatus:
                 updated = self._job_retries(exited, failures, job.backoff_limit)
             elif job.target is State.FAILED and updated.state not in ENDED:
                 updated = replace(updated, ready=False, cause=job.reason)
-            elif updated.state in ENDED:
+            elif updated.state in ENDED and not self._is_kept_open(updated, pod, job, failures):
                 updated = self._await_job(updated, job)
             result[name] = updated
         return result
@@ -504,6 +504,20 @@ class UnitStatus:
         if is_counted:
             return max(0, failures - 1), max(1, failures)
         return failures, failures + 1
+
+    def _is_kept_open(
+        self, container: ContainerStatus, pod: PodStatus, job: JobStatus, failures: int
+    ) -> bool:
+        """Return whether a Job does not finish although the process has its final result.
+
+        A container that a webhook has added to the Pod, such as a proxy, may run forever.
+        """
+        if container.state is not State.SUCCEEDED and _can_retry(job, failures):
+            return False
+        return any(
+            name not in self._unit.processes and other.state is State.RUNNING
+            for name, other in pod.containers.items()
+        )
 
     def _await_job(self, container: ContainerStatus, job: JobStatus) -> ContainerStatus:
         """Return the state of a process that has exited in a Job that has not finished.

@@ -35,7 +35,6 @@ from symphony_kube.lifecycle.exits import ExitWatcher
 from symphony_kube.lifecycle.replacer import Replacer
 from symphony_kube.lifecycle.requested_steps import RequestedSteps, Steps
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
-from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
 from symphony_kube.render.container_scripts import UNHANDLED_CODE, SignalMode, signal_command
 from symphony_kube.render.roster import (
     Roster,
@@ -464,9 +463,7 @@ def _can_be_started(target: _Target, name: str) -> bool:
     return not is_new or is_backing_off
 
 
-def _awaits_log(
-    unit: Unit, status: UnitStatus, observation: Observation, logs: ReadyLogs, now: float
-) -> bool:
+def _awaits_log(unit: Unit, status: UnitStatus, observation: Observation, now: float) -> bool:
     """Return whether a log can still show that a process of a unit is ready.
 
     After the command, no one might read the log.
@@ -478,7 +475,7 @@ def _awaits_log(
         container = observation.containers[process]
         if container.state is not State.RUNNING or container.started is None:
             continue
-        is_ready = process in pod.ready_by_log or logs.has_found(process, pod.name)
+        is_ready = process in pod.ready_by_log
         if not is_ready and now < container.started + unit.ready.get(process, 0.0):
             return True
     return False
@@ -728,7 +725,7 @@ class Operation:
         Return after ``seconds`` at the latest, because a node may not respond.
         """
 
-        def have_ended(observation: Observation, _: ReadyLogs) -> bool:
+        def have_ended(observation: Observation) -> bool:
             return all(
                 _has_ended(observation.unit_statuses.get(name), number)
                 for name, number in stopping.items()
@@ -778,21 +775,14 @@ class Operation:
             "the command to continue it"
         )
 
-    def _follow(
-        self, is_done: Callable[[Observation, ReadyLogs], bool], deadline: float | None
-    ) -> bool:
+    def _follow(self, is_done: Callable[[Observation], bool], deadline: float | None) -> bool:
         """Perform the requests until ``is_done`` returns true.
 
         Return False if the time ``deadline`` on the monotonic clock has passed before.
         """
-        roster = self._target.all_units
-        with (
-            ObservationStream(self._api, self._scope) as stream,
-            ReadyLogs(self._api, self._scope, roster, others=self._started_units()) as logs,
-        ):
-            latest = stream.first()
+        with ObservationStream(self._api, self._scope, reads_ready_logs=True) as stream:
+            observation = stream.first()
             while True:
-                observation = replace(latest, containers=logs.add_ready(latest))
                 self._observation = observation
                 self._note_obstacles(observation)
                 begun = self._begun_replacements(observation)
@@ -801,7 +791,7 @@ class Operation:
                 self._stop_now(observation, steps)
                 self._replacer.replace(observation, steps.starts, now=now, begun=begun)
                 self._stop_ranks(observation)
-                if is_done(observation, logs):
+                if is_done(observation):
                     return True
                 pause = self._follow_exits(observation, steps)
                 seconds = None if deadline is None else deadline - time.monotonic()
@@ -811,9 +801,7 @@ class Operation:
                 next_give_up = self._next_lasting_obstacle()
                 times = (pause, seconds, wake, next_give_up)
                 pauses = [item for item in times if item is not None]
-                if logs.pending:
-                    pauses.append(LOG_POLL_SECONDS)
-                latest = stream.next(min(pauses, default=None)) or latest
+                observation = stream.next(min(pauses, default=None)) or observation
 
     def _note_obstacles(self, observation: Observation) -> None:
         """Note since when processes have had obstacles to their start."""
@@ -935,7 +923,7 @@ class Operation:
         selected = set(self._target.names)
         return [process for process in self._observation.status if process.name in selected]
 
-    def _is_done(self, observation: Observation, logs: ReadyLogs) -> bool:
+    def _is_done(self, observation: Observation) -> bool:
         if self._verb == "stop":
             return all(self._has_stopped(name, observation) for name in self._stopped)
         for name, number in self._requested.items():
@@ -948,7 +936,7 @@ class Operation:
                 raise BackendError(f"the Pod of {name!r} was deleted")
             if not self._is_unit_done(observation, name, unit, number):
                 return False
-            if _awaits_log(self._roster[name], unit, observation, logs, self._api.now()):
+            if _awaits_log(self._roster[name], unit, observation, self._api.now()):
                 return False
         return True
 

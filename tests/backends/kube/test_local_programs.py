@@ -85,6 +85,52 @@ def test_processes_wait_for_members_of_a_group(kube_cluster, shared, name):
     shared.delete(name)
 
 
+# A process that is ready when a file exists.
+READY_LATER = """
+import os, sys, time
+print("begins", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+print("up", flush=True)
+time.sleep(99)
+"""
+
+
+def test_process_for_which_nobody_waits_is_ready_when_its_log_shows_it(
+    kube_cluster, shared, name, tmp_path
+):
+    """Nothing supervises the experiment. Whoever asks reads the log, and records the result."""
+    gate = tmp_path / "gate"
+    exp = shared.new_experiment(name)
+    python(exp, "server", READY_LATER, str(gate)).ready(log="^up")
+    python(exp, "other", f"print('up'); {FOREVER}").ready(log="^up")
+    shared.launch(exp)
+    until(shared, name, all_running)
+    wait_until(lambda: shared.describe_process(name, "other").ready)
+    assert not shared.describe_process(name, "server").ready
+    with shared.watch_experiment(name) as read:
+        assert [process.ready for process in read().statuses[0]] == [False, True]
+        gate.touch()
+        shared.wait(name, until="ready", timeout=60)
+        assert [process.ready for process in read().statuses[0]] == [True, True]
+    for process in ("server", "other"):
+        pod = kube_cluster.raw.call("GET", kube_cluster.path(f"pods/{name}-{process}"))
+        assert pod["metadata"]["annotations"]["symphony/ready"] == process
+    shared.delete(name)
+
+
+def test_process_is_ready_although_nobody_read_its_log_in_time(shared, name):
+    exp = shared.new_experiment(name)
+    python(exp, "server", UP).ready(log="^up", timeout=0.001)
+    python(exp, "silent", FOREVER).ready(log="^never$", timeout=0.001)
+    shared.launch(exp)
+    wait_until(lambda: shared.get_log(name, "server") == "up\n")
+    server, silent = shared.wait(name, until="ready", timeout=60)
+    assert (server.ready, server.not_ready_in_time) == (True, False)
+    assert (silent.ready, silent.not_ready_in_time) == (False, True)
+    shared.delete(name)
+
+
 LAST_WORD = """
 import signal, time
 def stop(*_):

@@ -415,9 +415,31 @@ def test_readiness_by_log_is_an_annotation():
     assert after.containers["q"].reason == ""
 
 
-def test_readiness_by_log_is_ignored_if_no_process_waits():
-    found = observe("e", [pod(running())], now=AT + 500, roster=READY_BY_LOG[:1])
-    assert found.containers["p"].ready
+def test_process_with_a_log_test_is_never_ready_by_its_start_alone():
+    found = observe("e", [pod(running())], now=AT + 5, roster=READY_BY_LOG[:1])
+    assert not found.containers["p"].ready
+
+
+def test_readiness_by_log_is_that_of_the_latest_execution_of_a_container():
+    ready = {}
+    for value in ("p", "p:1", "p:2"):
+        item = pod(running(), meta={"annotations": {labels.READY: value}})
+        item["status"]["containerStatuses"][0]["restartCount"] = 2
+        found = observe("e", [item], now=AT + 5, roster=READY_BY_LOG)
+        ready[value] = found.containers["p"].ready
+    assert ready == {"p": False, "p:1": False, "p:2": True}
+
+
+def test_readiness_that_cannot_be_recorded_is_noted():
+    observer = PodObserver("e", roster=READY_BY_LOG)
+    observer.replace(PODS, [pod(running())])
+    uid = pod(running())["metadata"]["uid"]
+    observer.note_ready("p", uid, "p", 1, now=AT + 4)
+    assert not observer.observe(AT + 5).containers["p"].ready
+    observer.note_ready("p", uid, "p", 0, now=AT + 4)
+    assert observer.observe(AT + 5).containers["p"].ready_since == AT + 4
+    observer.apply(PODS, "MODIFIED", pod(running(), meta={"labels": {"x": "y"}}))
+    assert observer.observe(AT + 6).containers["p"].ready
 
 
 # --- the start order ---

@@ -52,7 +52,8 @@ SERVICE = "symphony/service"
 # The following are names of annotations. `ROSTER`, `PROBLEMS`, `ENDING`, `POLICIES` and `CHANGES`
 # contain the entries of the experiment's record, and are annotations of the first Pod and of its
 # Job, if it has one. Only `symphony_kube.record.encoded_record` uses these names. `READY` lists the
-# containers in a Pod that have become ready according to their logs. `LOG_PROBLEMS` maps the
+# containers in a Pod that have become ready according to their logs, those that were restarted with
+# the number of restarts, such as ``a,b:2``. `LOG_PROBLEMS` maps the
 # containers whose logs take too long to search to messages, as JSON. `DEADLINE` is set if the
 # active deadline of a Pod is the deadline of the experiment. `MANIFEST` is the manifest from which
 # a Pod or Job was created, `ATTEMPT` is its number, and `CONTROL` contains the requests to stop and

@@ -43,14 +43,13 @@ class JobSetRank(UnitStatus):
         pods: list[PodStatus],
         job: JobStatus | None,
         deleted_pod: PodStatus | None,
-        awaited_ready: set[str],
         now: float,
         *,
         supervising: bool = False,
         failure: str = "",
     ) -> None:
         self._failure = failure
-        super().__init__(unit, pods, job, deleted_pod, awaited_ready, now, supervising=supervising)
+        super().__init__(unit, pods, job, deleted_pod, now, supervising=supervising)
 
     def _deleting(
         self, container: ContainerStatus, pod: PodStatus, deadline: float

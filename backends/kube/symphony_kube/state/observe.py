@@ -166,7 +166,9 @@ class PodObserver:
         self._process_statuses: dict[str, tuple[ContainerStatus, ProcessStatus]] = {}
         self._units: Roster | None = None
         self._created: float | None = None
-        self._last_awaited: set[str] = set()
+        # When logs were found to show that processes are ready, by the UID of the Pod, the process
+        # and the restarts of its container.
+        self._found_ready: dict[tuple[str, str, int], float] = {}
         # The processes of all Pods and Jobs that have been observed, by the UIDs of these objects.
         self._processes_by_uid: dict[str, tuple[str, ...]] = {}
 
@@ -205,6 +207,30 @@ class PodObserver:
             self._remove_pod(pod)
         else:
             self._put_pod(pod)
+
+    def note_ready(self, unit: str, uid: str, process: str, restarts: int, *, now: float) -> None:
+        """Note that a log shows that a process is ready; see `PodStatus.ready_by_log`.
+
+        ``uid`` is that of the Pod of ``unit``, and ``restarts`` is the number of earlier executions
+        of the container. ``now`` is in seconds since the epoch.
+        """
+        self._found_ready.setdefault((uid, process, restarts), now)
+        for pod in list(self._pods.get(unit, {}).values()):
+            if pod.uid == uid:
+                self._put_pod(pod)
+
+    def _with_found_ready(self, pod: PodStatus) -> PodStatus:
+        if not self._found_ready:
+            return pod
+        times = {}
+        for name, container in pod.containers.items():
+            found = self._found_ready.get((pod.uid, name, container.restarts))
+            if found is not None and name not in pod.ready_by_log:
+                times[name] = found
+        if not times:
+            return pod
+        at = pod.ready_by_log_at or min(times.values())
+        return replace(pod, ready_by_log=pod.ready_by_log | set(times), ready_by_log_at=at)
 
     @property
     def needs_stored_record(self) -> bool:
@@ -306,7 +332,7 @@ class PodObserver:
             pod = _keep_history(previous, pod)
         else:
             self._units = None
-        pods[pod.name] = pod
+        pods[pod.name] = self._with_found_ready(pod)
         self._processes_by_uid[pod.uid] = tuple(pod.containers)
         self._note_record(pod.record)
         deleted = self._deleted.get(pod.unit)
@@ -403,7 +429,7 @@ class PodObserver:
     @property
     def _problems(self) -> dict[str, ContainerStatus]:
         """The states of the units that the supervisor could not create."""
-        objects = [*self._current_pods(), *self._current_jobs()]
+        objects: list[PodStatus | JobStatus] = [*self._current_pods(), *self._current_jobs()]
         units = {item.unit for item in objects if item.record is not NO_RECORD}
         copies = []
         for unit in units:
@@ -463,13 +489,12 @@ class PodObserver:
     def observe(self, now: float) -> Observation:
         """Return the state of the experiment at ``now``, a time in seconds since the epoch."""
         units = self.units
-        awaited_ready = self._awaited_ready(units)
         containers: dict[str, ContainerStatus] = {}
         missing: list[Unit] = []
         expiries: list[float] = []
         unit_statuses: dict[str, UnitStatus] = {}
         for unit in units:
-            unit_status = self._unit_status(unit, awaited_ready, now)
+            unit_status = self._unit_status(unit, now)
             if unit_status is None:
                 missing.append(unit)
                 containers.update(dict.fromkeys(unit.processes, NOT_CREATED))
@@ -509,35 +534,7 @@ class PodObserver:
             revision=self._revision,
         )
 
-    def _awaited_ready(self, units: Roster) -> set[str]:
-        """Return the processes whose readiness is awaited.
-
-        If a process was started again after all processes that wait for it, no supervisor has to
-        read its log, so it counts as ready when it is running.
-        """
-        awaited: set[str] = set()
-        needed: set[str] = set()
-        owners: dict[str, str] = {}
-        for unit in units:
-            owners.update(dict.fromkeys(unit.processes, unit.name))
-            names = [name for name, word in unit.starts_after.items() if word == "ready"]
-            if not names:
-                continue
-            awaited.update(names)
-            pods, job = self._latest_attempt(unit.name)
-            latest = job or (pods[-1] if pods else None)
-            if latest is None or latest.control.start:
-                needed.update(names)
-        for name in sorted(awaited - needed):
-            pods, _ = self._latest_attempt(owners.get(name, ""))
-            if pods and pods[-1].attempt.number > 1:
-                awaited.discard(name)
-        for name in awaited ^ self._last_awaited:
-            self._unit_statuses.pop(owners.get(name, ""), None)
-        self._last_awaited = awaited
-        return awaited
-
-    def _unit_status(self, unit: Unit, awaited_ready: set[str], now: float) -> UnitStatus | None:
+    def _unit_status(self, unit: Unit, now: float) -> UnitStatus | None:
         """Return the status of a unit, or None if the unit has not been created."""
         cached = self._unit_statuses.get(unit.name)
         if cached is not None and (cached.valid_until is None or now < cached.valid_until):
@@ -546,7 +543,7 @@ class PodObserver:
             return None
         pods, job = self._latest_attempt(unit.name)
         deleted_pod = self._deleted.get(unit.name)
-        computed = self._compute_status(unit, pods, job, deleted_pod, awaited_ready, now)
+        computed = self._compute_status(unit, pods, job, deleted_pod, now)
         computed.remember_ready(self._ready_times)
         self._unit_statuses[unit.name] = computed
         return computed
@@ -557,10 +554,9 @@ class PodObserver:
         pods: list[PodStatus],
         job: JobStatus | None,
         deleted_pod: PodStatus | None,
-        awaited_ready: set[str],
         now: float,
     ) -> UnitStatus:
-        arguments = (unit, pods, job, deleted_pod, awaited_ready, now)
+        arguments = (unit, pods, job, deleted_pod, now)
         if not unit.job_set:
             removed_job = self._removed_jobs.get(unit.name)
             return UnitStatus(*arguments, supervising=self._supervising, removed_job=removed_job)

@@ -141,8 +141,9 @@ class PodStatus:
     ``delete_requested`` is the time at which the Pod's deletion was requested, and ``deadline`` is
     the time by which the Pod must have stopped. ``grace_seconds`` is the Pod's termination grace
     period. ``ready_by_log`` contains the names of the containers whose logs have matched their
-    readiness expressions. ``log_problems`` contains the names of containers whose logs take too
-    long to search, each with a message. ``probed`` contains the names of the containers that have a
+    readiness expressions since the containers were started last. ``log_problems`` contains the
+    names of containers whose logs take too long to search, each with a message. ``probed`` contains
+    the names of the containers that have a
     readiness probe. ``before_deletion`` maps container names to the states that were observed
     before the deletion request, or is None if no such states were observed. ``node_silent`` is true
     if the node has stopped reporting. ``is_being_stopped`` is true if the node reports that it has
@@ -231,6 +232,7 @@ def parse_pod(pod: Object) -> PodStatus:
     unit, job, attempt = _unit(metadata), _job_of(metadata), _attempt(metadata)
     created = parse_time(metadata.get("creationTimestamp")) or 0.0
     statuses = _by_name(status.get("containerStatuses"))
+    containers = _PodParser(metadata, spec, status, conditions, statuses).containers()
     return PodStatus(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
@@ -256,8 +258,8 @@ def parse_pod(pod: Object) -> PodStatus:
         refs=_container_refs(
             pod, statuses, unit=unit, created=created, of_job=bool(job), attempt=attempt.number
         ),
-        containers=_PodParser(metadata, spec, status, conditions, statuses).containers(),
-        **_parse_annotations(metadata, annotations, active_deadline),
+        containers=containers,
+        **_parse_annotations(metadata, annotations, active_deadline, containers),
     )
 
 
@@ -272,7 +274,10 @@ def _scheduled(metadata: Object, conditions: Mapping[str, Object]) -> float | No
 
 
 def _parse_annotations(
-    metadata: Object, annotations: Object, active_deadline: int | None
+    metadata: Object,
+    annotations: Object,
+    active_deadline: int | None,
+    containers: Mapping[str, ContainerStatus],
 ) -> dict[str, Any]:
     """Return the fields of `PodStatus` that follow from the annotations of symphony.
 
@@ -289,12 +294,33 @@ def _parse_annotations(
     if labels.DEADLINE in annotations:
         found["time_limit"] = active_deadline
     if labels.READY in annotations:
-        names = annotations[labels.READY].split(",")
-        found["ready_by_log"] = frozenset(name for name in names if name)
+        found["ready_by_log"] = _ready_by_log(annotations[labels.READY], containers)
         found["ready_by_log_at"] = _modified(metadata, labels.READY)
     if labels.LOG_PROBLEMS in annotations:
         found["log_problems"] = _log_problems(annotations)
     return found
+
+
+def encode_ready(results: Mapping[str, int]) -> str:
+    """Return the annotation `READY`: the processes that are ready according to their logs.
+
+    ``results`` maps them to the number of earlier executions of their containers.
+    """
+    words = [f"{name}:{restarts}" if restarts else name for name, restarts in results.items()]
+    return ",".join(sorted(words))
+
+
+def _ready_by_log(value: str, containers: Mapping[str, ContainerStatus]) -> frozenset[str]:
+    """Return the containers that are ready according to the annotation `READY`.
+
+    A container that was restarted later is not ready.
+    """
+    words = value.split(",")
+    return frozenset(
+        name
+        for name, container in containers.items()
+        if encode_ready({name: container.restarts}) in words
+    )
 
 
 def _probed(spec: Object) -> frozenset[str]:

@@ -101,7 +101,6 @@ class UnitStatus:
         pods: list[PodStatus],
         job: JobStatus | None,
         deleted_pod: PodStatus | None,
-        awaited_ready: set[str],
         now: float,
         *,
         supervising: bool = False,
@@ -111,7 +110,6 @@ class UnitStatus:
         self._deleted_pod = deleted_pod
         self._supervising = supervising
         self._job = job or removed_job
-        self._awaited_ready = awaited_ready
         self._now = now
         self._pods = self.pods = pods
         self.job = job
@@ -396,7 +394,7 @@ class UnitStatus:
         self, name: str, container: ContainerStatus, pod: PodStatus
     ) -> ContainerStatus:
         log_matched = name in pod.ready_by_log
-        checks_log = name in self._unit.logs and (name in self._awaited_ready or log_matched)
+        checks_log = name in self._unit.logs
         has_check = checks_log or name in pod.probed
         running = container.state is State.RUNNING
         if not has_check:

@@ -95,6 +95,10 @@ def experiment_status(
     already begun.
     """
     observer, pods = observe_once(api, scope, pods_request)
+    if any(unit.logs for unit in observer.units):
+        from symphony_kube.status.ready_logs import complete_readiness
+
+        complete_readiness(api, scope, observer)
     return explain(api, scope, current_status(api, scope, observer), pods, observer)
 
 

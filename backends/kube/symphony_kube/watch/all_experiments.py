@@ -113,6 +113,15 @@ class ExperimentsWatch:
             self._complete()
         return [self._observe(name, observer) for name, observer in sorted(self._observers.items())]
 
+    def complete_readiness(self, names: Iterable[str]) -> None:
+        """Read the logs that show whether processes of these experiments are ready."""
+        for name in names:
+            observer = self._observers.get(name)
+            if observer is not None and any(unit.logs for unit in observer.units):
+                from symphony_kube.status.ready_logs import complete_readiness
+
+                complete_readiness(self._api, self._scope(name), observer)
+
     def _start(self, kind: str) -> tuple[Object, ...]:
         """List the objects of a kind and watch them, or list them again if watching is refused."""
         objects = self._informer.start(kind, optional=True, poll_seconds=_POLL_SECONDS)
@@ -221,4 +230,5 @@ def describe_together(
     wanted = set(names)
     with ExperimentsWatch(api, namespace=namespace, follow=False) as watch:
         watch.start()
+        watch.complete_readiness(wanted)
         return {status.name: status for status in watch.read() if status.name in wanted}

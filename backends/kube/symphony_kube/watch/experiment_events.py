@@ -95,7 +95,9 @@ class EventStream:
     def __init__(self, api: Api, scope: Scope, *, follow: bool = True) -> None:
         self._api = api
         self._scope = scope
-        self.stream = ObservationStream(api, scope, follow=follow, has_news=self._has_news)
+        self.stream = ObservationStream(
+            api, scope, follow=follow, reads_ready_logs=True, has_news=self._has_news
+        )
         self._previous: ExperimentStatus | None = None
         self._listed_pods: tuple[client.Object, ...] = ()
         self._known_revision = 0

@@ -27,6 +27,7 @@ from symphony_kube.watch.informer import LISTED, Change, Informer
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, Object
     from symphony_kube.render.roster import Roster
+    from symphony_kube.status.ready_logs import Execution, ReadyLogs
 
 # The events of Kubernetes in the namespace, and the Pods of the experiment's supervisor.
 EVENTS, SUPERVISORS = "events", "supervisors"
@@ -101,6 +102,8 @@ class ExperimentInformer:
         # When the next observation may be computed, on the monotonic clock.
         self._rests_until = 0.0
         self._listeners: list[list[Change]] = []
+        self._follows = follow
+        self._ready_logs: ReadyLogs | None = None
         self.changed = self._informer.changed
         self.observer = PodObserver(scope.experiment, roster=roster)
         self.version = 0
@@ -136,6 +139,8 @@ class ExperimentInformer:
                 del _shared[key]
         if is_unused:
             self._informer.close()
+            if self._ready_logs is not None:
+                self._ready_logs.close()
 
     def list_objects(self) -> tuple[Object, ...]:
         """List the Pods, and the Jobs and JobSets if any could exist, and begin to watch them.
@@ -238,9 +243,43 @@ class ExperimentInformer:
             if latest is None or (latest.valid_until is not None and now >= latest.valid_until):
                 began = time.monotonic()
                 latest = self._observation = self.observer.observe(now)
+                if self._ready_logs is not None:
+                    self._ready_logs.follow(latest, self.observer.units)
                 ended = time.monotonic()
                 self._rests_until = ended + min(REST_FACTOR * (ended - began), MAX_REST_SECONDS)
             return latest
+
+    def read_ready_logs(self) -> None:
+        """Read the logs that show when processes are ready, and follow them if objects are watched.
+
+        The present logs of processes that seem to be late are read first, because nobody may have
+        read them in time.
+        """
+        from symphony_kube.status.ready_logs import ReadyLogs, find_ready, unready_executions
+
+        with self.changed:
+            if self._ready_logs is not None:
+                return
+            latest, roster = self.observe(), self.observer.units
+        executions = unready_executions(latest, roster, late=self._follows)
+        find_ready(self._api, self._scope, executions, self._note_ready)
+        with self.changed:
+            if self._follows and self._ready_logs is None:
+                self._ready_logs = ReadyLogs(self._api, self._scope, self._note_ready)
+                self._observation = None
+
+    def _note_ready(self, execution: Execution) -> None:
+        with self.changed:
+            self.observer.note_ready(
+                execution.unit,
+                execution.uid,
+                execution.process,
+                execution.restarts,
+                now=self._api.now(),
+            )
+            self._observation = None
+            self.version += 1
+            self.changed.notify_all()
 
     @property
     def rest_seconds(self) -> float:

@@ -39,8 +39,9 @@ class ObservationStream:
     no longer exists, or was replaced by another launch, and `Unreachable` if the server is
     unresponsive for too long. If a supervisor passes its ``roster``, the stream waits without a
     time limit for processes that have not been created yet, except for the units in ``created``;
-    see `PodObserver`. Without ``follow``, the objects are only listed. The first request is sent by
-    `start`, or when the first observation is read.
+    see `PodObserver`. Without ``follow``, the objects are only listed. With ``reads_ready_logs``,
+    the logs that show when processes are ready are read, too. The first request is sent by `start`,
+    or when the first observation is read.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class ObservationStream:
         created: frozenset[str] = frozenset(),
         ended: frozenset[str] = frozenset(),
         follow: bool = True,
+        reads_ready_logs: bool = False,
         has_news: Callable[[], bool] = lambda: False,
     ) -> None:
         self._api = api
@@ -60,6 +62,7 @@ class ObservationStream:
         self._created = created
         self._ended = ended
         self._follow = follow
+        self._reads_ready_logs = reads_ready_logs
         self._has_news = has_news
         self._supervising = roster is not None
         self._opened: ExperimentInformer | None = None
@@ -151,6 +154,12 @@ class ObservationStream:
             pods = informer.list_objects()
         else:
             informer, pods = open_informer(self._api, self._scope)
+        if self._reads_ready_logs:
+            try:
+                informer.read_ready_logs()
+            except BaseException:
+                informer.release()
+                raise
         with self._lock:
             self._opened = informer
             if self._is_closed:

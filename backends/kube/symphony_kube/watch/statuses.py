@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from symphony.cluster import WatchedStatuses
@@ -36,8 +37,9 @@ def watch_experiment(api: Api, scope: Scope) -> Iterator[Callable[[], WatchedSta
     The function raises `NotFound` if the experiment does not exist or no longer exists.
     """
     setup = _SetupReasons(api, scope)
+    open_stream = partial(ObservationStream, api, scope, reads_ready_logs=True)
     with ExitStack() as opened:
-        stream = opened.enter_context(ObservationStream(api, scope))
+        stream = opened.enter_context(open_stream())
         observation = stream.first()
         setup.update(observation, stream.observer)
 
@@ -48,7 +50,7 @@ def watch_experiment(api: Api, scope: Scope) -> Iterator[Callable[[], WatchedSta
             except NotFound:
                 # The experiment was launched again, or was deleted.
                 stream.close()
-                stream = opened.enter_context(ObservationStream(api, scope))
+                stream = opened.enter_context(open_stream())
                 observation = stream.first()
             # Requests would wait for the end of an outage.
             if not stream.silent_seconds:

@@ -53,7 +53,7 @@ def wait(
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     unpulled_since: dict[str, float] = {}
-    with ObservationStream(api, scope) as stream:
+    with ObservationStream(api, scope, reads_ready_logs=until == "ready") as stream:
         observation = stream.first()
         while True:
             if on_change is not None:

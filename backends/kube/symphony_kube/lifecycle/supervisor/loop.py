@@ -31,7 +31,6 @@ from symphony_kube.lifecycle.supervisor.executor import (
     Executor,
 )
 from symphony_kube.lifecycle.supervisor.facts import Cache, Situation, describe, find_ended
-from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
 from symphony_kube.lifecycle.supervisor.run import Object, SupervisedRun
 from symphony_kube.lifecycle.supervisor.supervisor_record import (
     RecordBook,
@@ -176,10 +175,7 @@ class _Supervision:
 
     def run_until_finished(self) -> None:
         """Observe the run and execute decisions until nothing is left to decide."""
-        with (
-            self._open_observations() as observations,
-            ReadyLogs(self._api, self._scope, self._run.roster) as logs,
-        ):
+        with self._open_observations() as observations:
             observation = observations.first()
             if observation.empty and not self._book.record.created:
                 # A user who may not list Jobs sees a launch only when the controller has created
@@ -188,17 +184,10 @@ class _Supervision:
             while not observation.empty or self._starts_again(observation):
                 self._report_start()
                 self._usage.update(self._run, observation.status)
-                states = logs.add_ready(observation)
                 self._executor.adopt_ending(observations.ending)
-                if self._advance(replace(observation, containers=states)):
+                if self._advance(observation):
                     return
-                # When a log shows that a process is ready, the Pod is annotated, which causes a new
-                # observation. If the user is not allowed to modify Pods, no object changes, so the
-                # logs are checked regularly.
-                timeout = self._seconds_until_retry()
-                if logs.pending:
-                    timeout = LOG_POLL_SECONDS
-                observation = observations.next(timeout) or observation
+                observation = observations.next(self._seconds_until_retry()) or observation
 
     def _open_observations(self) -> ObservationStream:
         """Return the observations of the run.
@@ -212,6 +201,7 @@ class _Supervision:
             roster=self._run.roster,
             created=record.created,
             ended=record.ended,
+            reads_ready_logs=True,
         )
 
     def _starts_again(self, observation: Observation) -> bool:

@@ -1,0 +1,270 @@
+"""Read the logs that show when processes are ready.
+
+Kubernetes cannot test a log. Whoever shows or awaits the readiness of processes therefore reads
+their logs, unless somebody else has already recorded the result in an annotation of the Pod.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from symphony.errors import BackendError, Unreachable
+from symphony.line_search import LineSearch, SearchError, SearchProcess
+from symphony.status import State
+from symphony_kube.api.client import MERGE_PATCH, ResponseStream
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import LOG_PROBLEMS, READY, Scope
+from symphony_kube.api.resources import collection_path
+from symphony_kube.state.pod_status import PodStatus, encode_ready
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+    from symphony_kube.render.roster import Roster
+    from symphony_kube.state.observe import Observation, PodObserver
+
+# The pause between attempts to read a log.
+RETRY_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """An execution of a container whose log shows when the process is ready.
+
+    ``pattern`` is the regular expression that a line of its log matches. ``restarts`` is the number
+    of earlier executions of the container. ``ready_others`` maps the other processes of the Pod
+    that are known to be ready to their restarts.
+    """
+
+    unit: str
+    process: str
+    pod: str
+    uid: str
+    restarts: int
+    pattern: str
+    ready_others: Mapping[str, int] = field(default_factory=dict, compare=False)
+
+
+# A function that is called when the log of an execution shows that the process is ready.
+OnReady = Callable[[Execution], None]
+
+
+def unready_executions(
+    observation: Observation, roster: Roster, *, late: bool = False
+) -> list[Execution]:
+    """Return the running executions whose logs have not shown yet that the processes are ready.
+
+    With ``late``, return only those that were not ready in time as far as is known.
+    """
+    found = []
+    for unit in roster:
+        status = observation.unit_statuses.get(unit.name)
+        if not unit.logs or status is None or not status.pods:
+            continue
+        pod = status.pods[-1]
+        for process, pattern in unit.logs.items():
+            if not _is_unready(pod, process):
+                continue
+            if not late or observation.containers[process].never_ready:
+                found.append(_latest_execution(pod, process, pattern))
+    return found
+
+
+def _latest_execution(pod: PodStatus, process: str, pattern: str) -> Execution:
+    ready_others = {name: pod.containers[name].restarts for name in pod.ready_by_log}
+    return Execution(
+        unit=pod.unit,
+        process=process,
+        pod=pod.name,
+        uid=pod.uid,
+        restarts=pod.containers[process].restarts,
+        pattern=pattern,
+        ready_others=ready_others,
+    )
+
+
+def _is_unready(pod: PodStatus, process: str) -> bool:
+    container = pod.containers.get(process)
+    if container is None or container.state is not State.RUNNING or pod.deadline is not None:
+        return False
+    return process not in pod.ready_by_log
+
+
+def find_ready(api: Api, scope: Scope, executions: Iterable[Execution], on_ready: OnReady) -> None:
+    """Read the present logs of executions, and call ``on_ready`` for those that are ready.
+
+    A log that cannot be read or searched shows nothing.
+    """
+    todo = list(executions)
+    if not todo:
+        return
+    reader = _LogReader(api, scope, on_ready)
+
+    def read(execution: Execution) -> None:
+        with contextlib.suppress(BackendError, SearchError):
+            reader.read(execution, follow=False)
+
+    with ThreadPoolExecutor(min(len(todo), api.connections)) as pool:
+        list(pool.map(read, todo))
+
+
+def complete_readiness(api: Api, scope: Scope, observer: PodObserver) -> None:
+    """Tell an observer which processes are ready according to their present logs."""
+    observation = observer.observe(api.now())
+    executions = unready_executions(observation, observer.units)
+    found: list[Execution] = []
+    find_ready(api, scope, executions, found.append)
+    now = api.now()
+    for item in found:
+        observer.note_ready(item.unit, item.uid, item.process, item.restarts, now=now)
+
+
+class ReadyLogs:
+    """A reader that follows the logs of processes until these show that the processes are ready.
+
+    ``on_ready`` is called in other threads. Call `close` at the end.
+    """
+
+    def __init__(self, api: Api, scope: Scope, on_ready: OnReady) -> None:
+        self._reader = _LogReader(api, scope, on_ready)
+        self._followed: set[Execution] = set()
+
+    def follow(self, observation: Observation, roster: Roster) -> None:
+        """Begin to follow the logs of executions that are not followed yet."""
+        for execution in unready_executions(observation, roster):
+            if execution in self._followed:
+                continue
+            self._followed.add(execution)
+            threading.Thread(
+                target=partial(self._reader.follow, execution),
+                daemon=True,
+                name=f"ready-{execution.process}",
+            ).start()
+
+    def close(self) -> None:
+        """Stop to read logs, and wait until the last result is recorded."""
+        self._reader.close()
+
+
+class _LogReader:
+    """A reader of the logs of executions.
+
+    If the user may modify a Pod, the results are recorded in its annotations, which all others
+    read. ``on_ready`` is called after that.
+    """
+
+    def __init__(self, api: Api, scope: Scope, on_ready: OnReady) -> None:
+        self._api = api
+        self._scope = scope
+        self._on_ready = on_ready
+        self._search_process = SearchProcess()
+        # Messages about lines that took too long to search, by the name of the Pod and of the
+        # process.
+        self._problems: dict[str, dict[str, str]] = {}
+        # The results of each Pod, by its UID: the restarts of each process that is ready.
+        self._results: dict[str, dict[str, int]] = {}
+        self._record_lock = threading.Lock()
+        self._streams: set[ResponseStream] = set()
+        self._stopped = threading.Event()
+
+    def close(self) -> None:
+        """See `ReadyLogs.close`."""
+        self._stopped.set()
+        for stream in list(self._streams):
+            stream.close()
+        # The process may exit after this method returns.
+        with self._record_lock:
+            pass
+
+    def follow(self, execution: Execution) -> None:
+        """Read a log until the line that shows readiness is found or the log ends."""
+        while not self._stopped.is_set():
+            try:
+                self.read(execution, follow=True)
+                return
+            except (Unreachable, SearchError):
+                self._stopped.wait(RETRY_SECONDS)
+            except ApiError as exc:
+                # Status 400 means that the container does not have a log yet.
+                if exc.status != 400 or self._stopped.wait(RETRY_SECONDS):
+                    return
+            except BackendError:
+                return
+
+    def read(self, execution: Execution, *, follow: bool) -> None:
+        """Read a log, and record that the process is ready if a line matches.
+
+        Raises BackendError if the log cannot be read, and SearchError if it cannot be searched.
+        """
+        if self._finds_line(execution, follow=follow):
+            with self._record_lock:
+                self._record(execution)
+            self._on_ready(execution)
+
+    def _finds_line(self, execution: Execution, *, follow: bool) -> bool:
+        """Return whether a line matches the pattern before the log ends."""
+        query = {"container": execution.process}
+        if follow:
+            query["follow"] = "true"
+        stream = self._api.open_stream(f"{self._path(execution.pod)}/log", query=query)
+        self._streams.add(stream)
+        try:
+            # If `close` ran while the stream was being opened, it could not close the stream.
+            if self._stopped.is_set():
+                return False
+            search = LineSearch(self._search_process, execution.pattern)
+            with contextlib.closing(search):
+                return self._search(stream, search, execution)
+        finally:
+            stream.close()
+            self._streams.discard(stream)
+
+    def _search(self, stream: ResponseStream, search: LineSearch, execution: Execution) -> bool:
+        search.prepare()
+        for data in stream.chunks():
+            search.add(data)
+            if self._search_added(search, execution):
+                return True
+        search.complete_last_line()
+        return self._search_added(search, execution)
+
+    def _search_added(self, search: LineSearch, execution: Execution) -> bool:
+        while search.is_behind and not self._stopped.is_set():
+            if search.search_next():
+                return True
+            if search.problem:
+                self._report_problem(execution, search.problem)
+        return False
+
+    def _report_problem(self, execution: Execution, problem: str) -> None:
+        """Record in a Pod annotation that a process's log takes too long to search."""
+        with self._record_lock:
+            problems = self._problems.setdefault(execution.pod, {})
+            if problems.get(execution.process) == problem:
+                return
+            problems[execution.process] = problem
+            self._annotate(execution.pod, LOG_PROBLEMS, json.dumps(problems))
+
+    def _record(self, execution: Execution) -> None:
+        """Record in a Pod annotation that a process is ready.
+
+        If the Pod cannot be modified, for example because the user lacks permission, only this
+        program knows that the process is ready.
+        """
+        results = self._results.setdefault(execution.uid, dict(execution.ready_others))
+        results[execution.process] = execution.restarts
+        self._annotate(execution.pod, READY, encode_ready(results))
+
+    def _annotate(self, pod: str, annotation: str, value: str) -> None:
+        patch = {"metadata": {"annotations": {annotation: value}}}
+        with contextlib.suppress(BackendError):
+            self._api.call("PATCH", self._path(pod), body=patch, content_type=MERGE_PATCH)
+
+    def _path(self, pod: str) -> str:
+        return f"{collection_path('Pod', self._scope.namespace)}/{pod}"

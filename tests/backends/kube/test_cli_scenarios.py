@@ -69,6 +69,7 @@ class TestKube(Scenarios):
         )
 
 
-# The commands exec and cp, and the page, are tested in test_cli_access.py and test_ui_outage.py.
+# test_exec.py and test_forward.py test the commands that connect to a container, and
+# test_ui_outage.py tests the page.
 for _name in SAME_ON_ALL_BACKENDS:
     setattr(TestKube, _name, None)

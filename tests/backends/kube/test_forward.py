@@ -1,14 +1,16 @@
 """External addresses and forwarded ports."""
 
 import contextlib
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from symphony import Cluster
 from symphony.errors import NotFound, SpecError
 from symphony_kube.access import external_services, port_forward
 from symphony_kube.api.labels import Scope
@@ -73,17 +75,13 @@ def exchange(address, data=b"hello", timeout=40):
         return received
 
 
-def test_node_port_of_an_exposed_service(tunnels, monkeypatch):
+def test_exposed_services_have_an_address_and_others_are_forwarded(tunnels, monkeypatch):
     monkeypatch.setattr(port_forward, "EXTERNAL_TIMEOUT_SECONDS", 20.0)
     cluster, name = tunnels
     address = cluster.external_url(name, "board")
     assert urllib.request.urlopen(f"http://{address}", timeout=20).status == 200
     with cluster.visit(name, "board") as tunnel:
         assert (tunnel.address, tunnel.forwarded) == (address, False)
-
-
-def test_visit_forwards_a_service_without_external_address(tunnels):
-    cluster, name = tunnels
     with pytest.raises(
         NotFound, match="does not expose 'store' outside the cluster; .*symphony visit"
     ):
@@ -156,42 +154,34 @@ def test_connection_is_reset_if_no_process_listens(tunnels, monkeypatch):
 def test_connection_is_retried_after_api_errors(tunnels, kube_faults, kube_session):
     _, name = tunnels
     cluster = through(kube_faults.kubeconfig, kube_session, name)
-    with cluster.port_forward(name, "echo", 7000) as tunnel:
+    errors = []
+    with cluster.port_forward(name, "echo", 7000, on_error=errors.append) as tunnel:
         kube_faults.reset(path="/portforward", times=2)
         kube_faults.answer(500, path="/portforward", times=1)
         assert exchange(tunnel.address) == b"hello"
         wait_until(lambda: kube_faults.count(path="/portforward") == 4)
-    cluster.api.close()
-
-
-def test_missing_right_is_named(tunnels, kube_cluster, kube_session, monkeypatch):
-    config = kube_cluster.user(
-        "reader", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
-    )
-    kube_cluster.raw.call("POST", kube_cluster.path("pods"), _pod(kube_cluster))
-    kube_cluster.wait_for_pod("mine-alone")
-    cluster = Cluster.new("kube", kubeconfig=str(config), namespace=kube_cluster.namespace)
-    errors = []
-    with (
-        cluster.port_forward("mine", "alone", 1, on_error=errors.append) as tunnel,
-        pytest.raises(ConnectionResetError),
-    ):
-        exchange(tunnel.address)
+        assert errors == []
+        kube_faults.forbid(path="/portforward")
+        with pytest.raises(ConnectionResetError):
+            exchange(tunnel.address)
     assert "it requires the right to get and create pods/portforward" in errors[0]
     cluster.api.close()
 
 
-def _pod(kube):
-    labels = {
-        "app.kubernetes.io/managed-by": "symphony",
-        "symphony/experiment": "mine",
-        "symphony/unit": "alone",
-    }
-    container = {"name": "alone", "image": kube.image, "command": ["python3", "-c", FOREVER]}
-    return {
-        "metadata": {"name": "mine-alone", "labels": labels},
-        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
-    }
+@pytest.mark.parametrize("words", [["visit", "store"], ["forward", "echo", "7000"]])
+def test_port_is_forwarded_until_a_signal(tunnels, kube_session, words):
+    _, name = tunnels
+    verb, *rest = words
+    where = ["--kubeconfig", str(kube_session.cluster.kubeconfig), "--namespace", name]
+    command = [sys.executable, "-m", "symphony", verb, "-b", "kube", *where, name, *rest]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as run:
+        address = run.stdout.readline().strip().removeprefix("http://")
+        assert address.startswith("127.0.0.1:")
+        assert exchange(address) == b"hello"
+        run.send_signal(signal.SIGTERM)
+        assert run.communicate(timeout=20) == ("", "forwarding; press Ctrl-C to stop\n")
+    assert run.returncode == 130
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_stuck_namespace_is_reported_with_its_finalizer(
     wait_until(lambda: find_namespace(kube_cluster, name) is None)
 
 
-def test_rejected_object_rolls_the_launch_back(kube_cluster, shared, name, tmp_path):
+def test_rejected_objects_roll_the_launch_back(kube_cluster, shared, name, tmp_path):
     exp = with_all_kinds(shared, name, tmp_path)
     unschedulable(exp, "wrong").pod_yml = {"spec": {"restartPolicy": "Sometimes"}}
     with pytest.raises(
@@ -102,24 +102,28 @@ def test_rejected_object_rolls_the_launch_back(kube_cluster, shared, name, tmp_p
     assert managed_objects(kube_cluster) == {}
     assert find_namespace(kube_cluster, name) is None
 
-
-def test_exceeded_quota_rolls_the_launch_back(kube_cluster, shared, name):
-    kube_cluster.quota("few", {"pods": "3"})
-    exp = shared.new_experiment(name)
+    kube_cluster.quota("few", {"pods": "3", "count/jobs.batch": "2"})
+    pods, jobs = shared.new_experiment(name), shared.new_experiment(name)
     for index in range(6):
-        unschedulable(exp, f"worker-{index}").binds(f"service-{index}")
-    with pytest.raises(
-        LaunchFailed, match="exceeded quota: few.*delete objects that are no longer"
-    ):
-        shared.launch(exp)
-    assert managed_objects(kube_cluster) == {}
+        unschedulable(pods, f"worker-{index}").binds(f"service-{index}")
+    for index in range(3):
+        unschedulable(jobs, f"batch-{index}").job()
+    for exp in (pods, jobs):
+        with pytest.raises(
+            LaunchFailed, match="exceeded quota: few.*delete objects that are no longer"
+        ):
+            shared.launch(exp)
+        assert not managed_objects(kube_cluster).keys() & {"jobs", "services"}
+        # The Pods of the Jobs are deleted by Kubernetes, a moment after the Jobs.
+        wait_until(lambda: managed_objects(kube_cluster) == {})
 
 
 def test_server_dry_run_checks_all_objects_and_creates_none(
-    kube_cluster, any_cluster, name, tmp_path, capsys
+    kube_cluster, own_namespaces, name, tmp_path, capsys
 ):
-    exp = with_all_kinds(any_cluster, name, tmp_path)
-    manifest = any_cluster.launch(exp, dry_run="server")
+    """The server refuses all objects in a namespace that does not exist yet."""
+    exp = with_all_kinds(own_namespaces, name, tmp_path)
+    manifest = own_namespaces.launch(exp, dry_run="server")
     assert capsys.readouterr().out == str(manifest)
     assert managed_objects(kube_cluster) == {}
     assert find_namespace(kube_cluster, name) is None
@@ -128,4 +132,4 @@ def test_server_dry_run_checks_all_objects_and_creates_none(
         LaunchFailed,
         match=r"cannot create pod '.*wrong'.*Pod \"(.*-)?wrong\" is invalid.*Sometimes",
     ):
-        any_cluster.launch(exp, dry_run="server")
+        own_namespaces.launch(exp, dry_run="server")

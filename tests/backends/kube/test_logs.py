@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from symphony.errors import BackendError, NotFound, SpecError
+from symphony.errors import NotFound, SpecError
 from symphony_kube.logs import follow
 from symphony_kube.logs import lines as loglines
 from symphony_kube.logs.lines import LineAssembler, LogPosition
@@ -70,14 +70,6 @@ def texts_of(lines, process):
     return [line.text for line in lines if line.process == process]
 
 
-def test_unknown_names(finished):
-    cluster, name, _ = finished
-    with pytest.raises(NotFound, match="did you mean 'count'"):
-        list(cluster.iter_logs(name, ["cuont"]))
-    with pytest.raises(NotFound, match="no experiment"):
-        list(cluster.iter_logs("symphony-test-none", follow=True))
-
-
 def test_followed_lines_are_complete_and_in_order(finished):
     _, _, lines = finished
     assert texts_of(lines, "count") == [*(f"line {n}" for n in range(300)), "unfinished"]
@@ -103,6 +95,10 @@ def test_complete_logs_and_tails(finished):
     assert cluster.get_log(name, "job") == "tried\ntried\n"
     assert cluster.get_log(name, "silent") == cluster.get_log(name, "never") == ""
     assert cluster.get_log(name, "count", since="2999-01-01") == ""
+    with pytest.raises(NotFound, match="did you mean 'count'"):
+        list(cluster.iter_logs(name, ["cuont"]))
+    with pytest.raises(NotFound, match="no experiment"):
+        list(cluster.iter_logs("symphony-test-none", follow=True))
 
 
 def test_previous_log_of_a_restarted_process(finished):
@@ -251,16 +247,6 @@ def test_following_ends_when_the_pod_is_deleted(chatty, kube_session):
     )
     numbers = [int(line.text) for line in lines]
     assert numbers == list(range(1, len(numbers) + 1))
-
-
-def test_missing_right_is_named(kube_cluster):
-    from symphony import Cluster
-
-    config = kube_cluster.user("no-rights", [])
-    cluster = Cluster.new("kube", kubeconfig=str(config), namespace=kube_cluster.namespace)
-    with pytest.raises(BackendError, match="the right to list and watch [Pp]ods"):
-        list(cluster.iter_logs("any", follow=True))
-    cluster.api.close()
 
 
 # --- lines ---

@@ -8,7 +8,6 @@ from kubetest.hollow import create_node, running_status
 from kubetest.plugin import temporary_namespace
 from kubetest.rawapi import MERGE_PATCH
 from symphony import Cluster, Experiment
-from symphony.errors import NotFound
 from symphony.status import State
 from symphony.testing.contract import until
 
@@ -165,26 +164,6 @@ def test_removed_jobs_keep_their_results(kube_cluster, shared, name):
     run = next(run for run in shared.list_runs() if run.experiment == name)
     recorded = shared.at_run(run).describe_experiment(name)
     assert [(item.name, item.state, item.reason) for item in recorded] == results
-
-
-def test_status_without_the_right_to_list_jobs(kube_cluster, open_cluster, name):
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
-    jobs = {"namespace": kube_cluster.namespace, "jobs_only": True}
-    poor = open_cluster(kubeconfig=str(kube_cluster.user("poor", rules)), **jobs)
-    experiment = poor.new_experiment(name)
-    first = python(experiment, "first", "raise SystemExit(3)")
-    python(experiment, "second", "pass").starts_after(first, "succeeded")
-    open_cluster(**jobs).launch(experiment)
-    # Without the right to list Jobs, the experiment is not known before its first Pod exists.
-    wait_until(lambda: managed_objects(kube_cluster).get("pods"))
-    status = poor.wait(name, timeout=60)
-    assert [(item.state, item.exit_code, item.reason) for item in status] == [
-        (FAILED, 3, ""),
-        (FAILED, None, "never started: first failed"),
-    ]
-    assert poor.list_experiments() == [name]
-    with pytest.raises(NotFound, match=f"did you mean '{name}'"):
-        poor.describe_experiment(f"{name}x")
 
 
 # This test is the last one, because it waits for what began before the first one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from symphony.supervised.processes.exit_status import ExitRecord
 from symphony.supervised.processes.identity import ProcessId
+from symphony.supervised.supervisor import __file__ as package_file
 from symphony.supervised.supervisor import guardian
 
 # Each supervisor does what the next argument says, and records when it begins. The standard output
@@ -49,6 +51,32 @@ for step in steps.split():
         birth = open(f"/proc/{{pid}}/stat").read().rpartition(") ")[2].split()[19]
         open(path + "/child", "w").write(f"{{pid}} {{birth}}")
 os._exit(1)
+"""
+
+# A supervisor that is killed when it has started the program of its next guardian.
+KILLED = """
+import os, signal, subprocess, sys
+from symphony.supervised.supervisor import guarding
+
+start = subprocess.Popen
+
+def start_and_die(*arguments, **options):
+    start(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+subprocess.Popen = start_and_die
+alive, messages = os.pipe()
+preparation = {"path": [sys.argv[2], *sys.path]}
+guarding.Guard(preparation, alive, messages, sys.argv[1])._start_guardian()
+"""
+
+# The first module that a supervisor imports. The guardian is its parent.
+NEXT_SUPERVISOR = """
+import os, pathlib, signal
+
+pathlib.Path(os.environ["STARTED"]).touch()
+os.kill(os.getppid(), signal.SIGKILL)
+os._exit(0)
 """
 
 
@@ -118,3 +146,33 @@ def test_large_file_of_exits_is_emptied(tmp_path: Path) -> None:
         pass
     process.communicate(timeout=60)
     assert len(exits.read_text().splitlines()) == 1
+
+
+def test_guardian_of_a_supervisor_that_was_just_killed_starts_the_next_one(tmp_path: Path) -> None:
+    modules, started = tmp_path / "modules", tmp_path / "started"
+    package = modules / "symphony" / "support"
+    package.mkdir(parents=True)
+    for directory in (package.parent, package):
+        (directory / "__init__.py").touch()
+    (package / "inherited_signals.py").write_text(NEXT_SUPERVISOR)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path), str(modules)],
+        env={**os.environ, "STARTED": str(started)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGKILL, "")
+    assert started.exists()
+
+
+@pytest.mark.parametrize("arguments", [["exp"], ["exp", "7", "8"]])
+def test_program_whose_starter_was_killed_exits(arguments: list[str]) -> None:
+    program = Path(package_file).with_name("__main__.py")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(program), *arguments],
+        input=b"2f6e6f",
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")

@@ -26,6 +26,9 @@ def main() -> None:
     # descriptors in the socket.
     with os.fdopen(0, "rb", buffering=0, closefd=False) as channel:
         line = channel.readline()
+    if not line.endswith(b"\n"):
+        # The program that has started this one was killed before it had sent the line.
+        os._exit(1)
     if os.fork():
         os._exit(0)
     # The line contains the launcher's import path, but the guardian has no module that decodes it.

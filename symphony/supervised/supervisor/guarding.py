@@ -108,14 +108,18 @@ class Guard:
         program = Path(__file__).with_name("__main__.py")
         arguments = [Path(self._path).name, str(alive_write), str(messages_read)]
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(program), *arguments],
-                stdin=subprocess.PIPE,
-                pass_fds=[alive_write, messages_read],
-                start_new_session=True,
-                cwd="/",
-                env=self._env,
-            )
+            # The program finds its line even if this one is killed as soon as it has started it.
+            with open(os.memfd_create("preparation"), "w+b") as line:  # noqa: PTH123
+                line.write(encode_preparation(self.path, self._preparation))
+                line.seek(0)
+                process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(program), *arguments],
+                    stdin=line,
+                    pass_fds=[alive_write, messages_read],
+                    start_new_session=True,
+                    cwd="/",
+                    env=self._env,
+                )
         except OSError:
             os.close(alive_read)
             os.close(messages_write)
@@ -125,10 +129,6 @@ class Guard:
             os.close(messages_read)
         os.close(self._messages)
         self._alive, self._messages = alive_read, messages_write
-        # The line is shorter than the buffer of the pipe.
-        if process.stdin is not None:
-            with contextlib.suppress(OSError), process.stdin as line:
-                line.write(encode_preparation(self.path, self._preparation))
         # The program exits when it has forked the guardian. The supervisor collects its exit with
         # those of orphans, and `Popen` must not wait for it.
         process.returncode = 0

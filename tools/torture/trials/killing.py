@@ -183,6 +183,9 @@ def kill_guardian(workspace: Workspace) -> None:
         # tmux keeps the exit codes.
         may_be_unknown.clear()
     _check_exits(workspace, codes, may_be_unknown)
+    errors = (workspace.root / NAME / "supervisor.log").read_text()
+    if errors:
+        raise Violation(f"the supervisor's log is not empty: {errors}")
 
 
 def _check_exits(

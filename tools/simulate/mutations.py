@@ -188,6 +188,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         DRAFT,
         '            if request.kind != "start" and not set(request.names).isdisjoint(ranks):',
         '            if request.kind == "none":',
+        saved="gang-restart-in-waves",
     ),
     # --- what has happened ---
     Mutation(

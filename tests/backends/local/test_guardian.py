@@ -199,7 +199,7 @@ class Children(LocalChildren):
 def test_experiment_whose_supervisors_crash_can_be_deleted(
     cluster, experiment, tmp_path, monkeypatch
 ):
-    """For the delays, see `tests/unit/test_guardian.py`."""
+    """For the delays, see `tests/unit/supervised/test_guardian.py`."""
     count = tmp_path / "count"
     (tmp_path / "crashing_children.py").write_text(CRASHES.format(count=str(count)))
     monkeypatch.syspath_prepend(str(tmp_path))

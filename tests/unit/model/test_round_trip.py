@@ -109,7 +109,7 @@ def test_another_interpreter_resolves_an_equal_plan(data: dict[str, Any]) -> Non
             experiment.dump_file(file)
         done = subprocess.run(
             [sys.executable, "-c", READER, *files],
-            cwd=Path(__file__).parents[2], env={**os.environ, "PYTHONHASHSEED": "1"},
+            cwd=Path(__file__).parents[3], env={**os.environ, "PYTHONHASHSEED": "1"},
             capture_output=True, text=True, check=True,
         )  # fmt: skip
     expected = json.loads(json.dumps(plan(experiment)))

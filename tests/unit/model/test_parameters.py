@@ -399,7 +399,7 @@ def test_a_dump_has_no_parameters_and_no_counts(
     experiment.dump_file(tmp_path / "dumped.yml")
     done = subprocess.run(
         [sys.executable, "-c", READER, tmp_path / "dumped.yml"],
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         env={**os.environ, "agents": "5"},
         capture_output=True,
         text=True,

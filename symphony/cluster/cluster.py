@@ -16,7 +16,7 @@ from symphony.cluster.matching import (
     SelectedNames,
     Until,
     cannot_change,
-    experiment_exists,
+    check_not_running,
     find_by_path,
     find_names,
     find_status,
@@ -302,11 +302,7 @@ class Cluster(CheckedAttributes):
 
         Raises `SpecError` if the experiment cannot be launched.
         """
-        from symphony.plan.resolve import resolve
-
-        with self.implementation.reserve(experiment.name) as scheme:
-            plan = resolve(experiment, scheme, self.defaults)
-            manifest: Manifest = self.implementation.render(plan)
+        manifest: Manifest = self.implementation.manifest(experiment, self.defaults)
         return manifest
 
     # --- launching ---
@@ -365,7 +361,7 @@ class Cluster(CheckedAttributes):
             with _errors_in_experiment_first(experiment), self._naming_the_origin(experiment):
                 self._check_not_saved(experiment.name)
                 if server or self.dry_run_checks_name:
-                    self._check_not_running(experiment.name)
+                    check_not_running(self.describe_experiment, experiment.name)
         manifest = self.manifest(experiment)
         if server:
             answer = self.check(manifest)
@@ -382,12 +378,6 @@ class Cluster(CheckedAttributes):
             from symphony.cluster.save_experiment import check_not_saved
 
             check_not_saved(name, directory)
-
-    def _check_not_running(self, name: str) -> None:
-        """Raise `AlreadyExists` if an experiment with this name has not finished."""
-        with contextlib.suppress(NotFound):
-            if not self.describe_experiment(name).ended:
-                raise experiment_exists(name)
 
     def check_origin(self, experiment: Experiment) -> None:
         """Raise `AlreadyExists` if an experiment of this name exists and has another origin.
@@ -436,13 +426,24 @@ class Cluster(CheckedAttributes):
 
         If they cannot be saved, the launched experiment is deleted.
         """
+        from symphony.cluster.backend import LaunchRequest
+
+        request = LaunchRequest(
+            experiment=experiment,
+            defaults=self.defaults,
+            options=self._options_to_record(),
+            force=force,
+            on_change=on_change,
+        )
+        manifest: Manifest
         directory = self.configuration.experiment_folder
         if directory is None:
-            return self._launch(experiment, force=force, on_change=on_change)
+            manifest = self.implementation.launch(request)
+            return manifest
         from symphony.cluster.save_experiment import saving
 
         with saving(experiment, self.backend, directory, force=force) as save:
-            manifest = self._launch(experiment, force=force, on_change=on_change)
+            manifest = self.implementation.launch(request)
             try:
                 save(manifest)
             except BaseException:
@@ -472,30 +473,6 @@ class Cluster(CheckedAttributes):
         from symphony.cluster.running import running
 
         return running(self, experiment, wait=wait, timeout=timeout, force=force)
-
-    def _launch(
-        self, experiment: Experiment, *, force: bool, on_change: OnChange = None
-    ) -> Manifest:
-        """Start all processes of ``experiment``, or none of them if one cannot be started."""
-        from symphony.archive.run_record import launch_record, run_name
-        from symphony.plan.resolve import resolve
-
-        del on_change
-        name, launched = experiment.name, time.time()
-        run = run_name(name, launched, os.urandom(2).hex())
-        options = self._options_to_record()
-        record = launch_record(experiment, self.backend, run, launched, launch_options=options)
-        with self.implementation.reserve(name) as scheme:
-            # An error must be raised before an experiment is deleted.
-            plan = resolve(experiment, scheme, self.defaults)
-            manifest: Manifest = self.implementation.render(plan)
-            if not force:
-                self._check_not_running(name)
-            with contextlib.suppress(Unsupported):
-                self.implementation.check(manifest)
-            self.delete(name)
-            self.implementation.create(manifest, record)
-        return manifest
 
     def check(self, manifest: Manifest) -> str:
         """Have the backend's server validate ``manifest`` without creating anything.
@@ -590,8 +567,8 @@ class Cluster(CheckedAttributes):
         if not changes.launch:
             self.check_origin(experiment)
         if force and (changes.launch or changes.relaunch):
-            if changes.relaunch:
-                self._delete_elsewhere(experiment.name)
+            if changes.other_backend:
+                Cluster.new(changes.other_backend).delete(experiment.name)
             manifest = self.launch(experiment, force=True, on_change=on_change)
             return replace(changes, notes=manifest.notes)
         if changes.relaunch:
@@ -684,9 +661,6 @@ class Cluster(CheckedAttributes):
         from symphony.cluster.described import debug_sessions
 
         return debug_sessions(self._launch_record(experiment)["definition"])
-
-    def _delete_elsewhere(self, experiment: str) -> None:
-        """Delete an experiment that runs on another backend, because `up` launches it here."""
 
     def _launch_record(self, experiment: str) -> Mapping[str, Any]:
         """Return the description of the launch of a running experiment, or of its latest change.
@@ -862,9 +836,11 @@ class Cluster(CheckedAttributes):
         For example, ``cluster.at_run(run).get_log(run.experiment, "learner")`` returns a log of an
         experiment that has been deleted. Raises `Unsupported` if the backend keeps no records.
         """
-        raise Unsupported(
-            f"the {self.backend} backend keeps no records of runs, so {run.name!r} cannot be read"
-        )
+        import copy
+
+        reader = copy.copy(self)
+        vars(reader)["implementation"] = self.implementation.at_run(run)
+        return reader
 
     def usage_of_run(self, run: Run) -> RecordedUsage:
         """Return the recorded resource use of a run: the samples, and the statistics of all values.

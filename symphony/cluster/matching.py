@@ -225,6 +225,13 @@ class ExperimentIsRunning(AlreadyExists):
     """Raised for launching an experiment whose name is in use by a running experiment."""
 
 
+def check_not_running(observe: Callable[[str], ExperimentStatus], name: str) -> None:
+    """Raise `AlreadyExists` if an experiment with this name has not finished."""
+    with contextlib.suppress(NotFound):
+        if not observe(name).ended:
+            raise experiment_exists(name)
+
+
 def experiment_exists(name: str) -> ExperimentIsRunning:
     """Return the error for launching an experiment whose name is in use by a running experiment."""
     return ExperimentIsRunning(

@@ -14,9 +14,9 @@ from symphony.archive.run_record import (
     TOPOLOGY_FILE,
     read_json,
 )
-from symphony.cluster.backend import Backend, LogPart, Selection, WaitGoal
+from symphony.cluster.backend import Backend, LaunchRequest, LogPart, Selection, WaitGoal
 from symphony.cluster.backend.records import Records
-from symphony.cluster.cluster import Cluster, Manifest, OnChange
+from symphony.cluster.cluster import Manifest, OnChange
 from symphony.errors import BackendError, Unsupported
 from symphony.status import ExperimentStatus, ProcessStatus
 
@@ -24,13 +24,18 @@ if TYPE_CHECKING:
     from symphony.archive.archive import Run
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
+    from symphony.plan.resolve import Defaults
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
     from symphony.usage import ExperimentUsage
 
 
 class RecordBackend(Backend[Manifest]):
-    """The files of the record of one run, in the form that `symphony.archive` describes."""
+    """The files of the record of one run, in the form that `symphony.archive` describes.
+
+    The methods that read an experiment read the record, whatever the name of the experiment is. All
+    other methods raise `Unsupported`.
+    """
 
     def __init__(self, run: Run) -> None:
         super().__init__(run.backend)
@@ -114,6 +119,29 @@ class RecordBackend(Backend[Manifest]):
         directory = self._run.path / LOG_DIRECTORY
         return archived_logs.iter_text(directory, process, since=part.since, tail=part.tail)
 
+    # --- methods that would change something ---
+
+    def manifest(self, experiment: Experiment, defaults: Defaults) -> Manifest:
+        """Raise `Unsupported`."""
+        del defaults
+        raise self._read_only(experiment.name)
+
+    def launch(self, request: LaunchRequest) -> Manifest:
+        """Raise `Unsupported`."""
+        raise self._read_only(request.experiment.name)
+
+    def delete(self, experiment: str, *, in_order: bool, at_once: bool, purge: bool) -> None:
+        """Raise `Unsupported`."""
+        del in_order, at_once, purge
+        raise self._read_only(experiment)
+
+    def _read_only(self, experiment: str) -> Unsupported:
+        return Unsupported(
+            f"run {self._run.name!r} of {experiment!r} is a record, which can only be read"
+        )
+
+    # --- files ---
+
     def _read(self, name: str) -> dict[str, Any]:
         """Return the contents of a file of the record."""
         data = read_json(self._run.path / name)
@@ -145,47 +173,3 @@ class RunRecords(Records):
         present = {process.name for process in self._observe(experiment)}
         recorded = sorted(path.stem for path in (self._run.path / LOG_DIRECTORY).glob("*.log"))
         return [name for name in recorded if name not in present]
-
-
-class RecordedRun(Cluster):
-    """The record of one run in the form that `symphony.archive` describes.
-
-    The methods that read an experiment read the record, whatever the name of the experiment is. All
-    other methods raise `Unsupported`.
-    """
-
-    def __init__(self, run: Run) -> None:
-        super().__init__()
-        self._run = run
-        # A class has one backend, but records of several backends have this form.
-        vars(self)["backend"] = run.backend
-        vars(self)["implementation"] = RecordBackend(run)
-
-    # --- methods that would change something ---
-
-    def manifest(self, experiment: Experiment) -> Manifest:
-        """Raise `Unsupported`."""
-        raise self._read_only(experiment.name)
-
-    def _launch(
-        self, experiment: Experiment, *, force: bool, on_change: OnChange = None
-    ) -> Manifest:
-        del force, on_change
-        raise self._read_only(experiment.name)
-
-    def delete(
-        self,
-        experiment: str,
-        *,
-        purge: bool = False,
-        in_order: bool = True,
-        at_once: bool = False,
-    ) -> None:
-        """Raise `Unsupported`."""
-        del purge, in_order, at_once
-        raise self._read_only(experiment)
-
-    def _read_only(self, experiment: str) -> Unsupported:
-        return Unsupported(
-            f"run {self._run.name!r} of {experiment!r} is a record, which can only be read"
-        )

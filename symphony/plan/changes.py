@@ -203,7 +203,8 @@ class Changes:
     which apply without a restart. ``launch`` is the reason why the experiment is launched instead
     of changed, such as ``it does not exist``, or ``""``. ``relaunch`` contains the reasons why the
     experiment cannot be changed while it is running. ``notes`` contains messages for the user about
-    changes that were made, such as the warnings of a server.
+    changes that were made, such as the warnings of a server. ``other_backend`` is the backend of
+    this machine on which the experiment is running, if it is another one.
     """
 
     experiment: str
@@ -213,6 +214,7 @@ class Changes:
     launch: str = ""
     relaunch: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    other_backend: str = ""
 
     @property
     def is_empty(self) -> bool:

@@ -142,6 +142,9 @@ class HostCluster(Cluster):
             "make_reader": self._reader,
             "describe": self._describe,
             "send": self._send,
+            "manifest": self._manifest,
+            "launch": self._launch,
+            "at_run": self._at_run,
             "diff": self._diff,
             "change": self._change,
             "delete": self._delete,
@@ -153,7 +156,7 @@ class HostCluster(Cluster):
 
     # --- launching ---
 
-    def manifest(self, experiment: Experiment) -> HostManifest:
+    def _manifest(self, experiment: Experiment) -> HostManifest:
         """Return the manifest that a launch would use at this moment.
 
         The manifest contains ports that are free now. The ports of a running experiment of the same
@@ -598,18 +601,13 @@ class HostCluster(Cluster):
 
         other = self._other_backend(experiment.name)
         if other is None:
-            manifest = self.manifest(experiment)
+            manifest = self._manifest(experiment)
             return launching(snapshot(manifest.to_dict(), {}), reason)
         # The experiment on the other backend has reserved the ports.
         manifest = self._render(experiment, lambda _: None, archives)
         changes = launching(snapshot(manifest.to_dict(), {}), reason)
         reason = f"it runs on the backend {other}, not on {self.backend}"
-        return replace(changes, launch="", relaunch=(reason,))
-
-    def _delete_elsewhere(self, experiment: str) -> None:
-        other = self._other_backend(experiment)
-        if other is not None:
-            Cluster.new(other).delete(experiment)
+        return replace(changes, launch="", relaunch=(reason,), other_backend=other)
 
     def _other_backend(self, name: str) -> str | None:
         """Return another backend of this machine on which an experiment is running, or None."""
@@ -783,13 +781,13 @@ class HostCluster(Cluster):
 
     # --- runs ---
 
-    def at_run(self, run: Run) -> HostCluster:
-        """Return a cluster that reads the record of ``run``; see `Cluster.at_run`."""
+    def _at_run(self, run: Run) -> HostBackend:
+        """Return a backend that reads the record of ``run``."""
         import copy
 
         reader = copy.copy(self)
         reader._run_path = run.path
-        return reader
+        return reader.implementation
 
     # --- observing ---
 

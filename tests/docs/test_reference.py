@@ -261,10 +261,13 @@ ALIASES = {
 OTHER_NAMES = {
     "symphony.cluster.WatchedStatuses",
     "symphony.cluster.backend.Backend",
+    "symphony.cluster.backend.LaunchRequest",
+    "symphony.cluster.backend.LogPart",
     "symphony.cluster.backend.NamedProcess",
     "symphony.cluster.backend.Place",
     "symphony.cluster.backend.ProcessRequest",
     "symphony.cluster.backend.Selection",
+    "symphony.cluster.backend.WaitGoal",
     "symphony.cluster.backend.Watch",
     "symphony.cluster.backend.records.Records",
     "symphony.cluster.running.Running",

@@ -12,16 +12,17 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.cluster.backend import ProcessRequest
+from symphony.cluster.backend import Inspection, LaunchRequest, ProcessRequest
 from symphony.cluster.cluster import Manifest
 from symphony.errors import SymphonyError
-from symphony_kube.kube_observation import KubeObservation
+from symphony_kube.kube_inspection import KubeInspection
 
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
     from symphony.code.snapshot import CodeArchives
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
+    from symphony.plan.resolve import Defaults
     from symphony.status import ProcessStatus
     from symphony_kube.access.send_code import CodeSender
     from symphony_kube.api.client import Api
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
     from symphony_kube.render.manifest import KubeManifest
 
 
-class KubeBackend(KubeObservation):
+class KubeBackend(KubeInspection):
     """The experiments in a Kubernetes cluster.
 
-    * ``connect``, ``scope``, ``namespace`` and ``run`` are those of `KubeObservation`.
+    * ``connect``, ``scope``, ``namespace`` and ``run`` are those of `KubeInspection`.
     * With ``jobs_only``, the user may create and delete Jobs, but no Pods.
+    * ``manifest`` and ``launch`` render and launch an experiment. ``at_run`` returns a backend that
+      reads the record of a run.
     * ``describe`` returns the new description of an experiment. The second argument describes the
       running experiment, if there is one.
     * ``record_settings`` returns which records and logs are kept.
@@ -51,12 +54,18 @@ class KubeBackend(KubeObservation):
         scope: Callable[[str], Scope],
         namespace: str | None,
         jobs_only: bool,
+        manifest: Callable[[Experiment], Manifest],
+        launch: Callable[..., Manifest],
+        at_run: Callable[[Run], Inspection],
         describe: Callable[[Experiment, Description | None], NewDescription],
         record_settings: Callable[[], Settings],
         run: Run | None,
     ) -> None:
         super().__init__(name, connect=connect, scope=scope, namespace=namespace, run=run)
         self._jobs_only = jobs_only
+        self._manifest = manifest
+        self._launch = launch
+        self._at_run = at_run
         self._describe = describe
         self._record_settings = record_settings
 
@@ -68,6 +77,19 @@ class KubeBackend(KubeObservation):
         return KubeRecords(connect=self._connect, scope=self._scope, observe=self.observe)
 
     # --- launching ---
+
+    def manifest(self, experiment: Experiment, defaults: Defaults) -> Manifest:
+        """Return the objects that a launch would create, without sending any requests."""
+        del defaults
+        return self._manifest(experiment)
+
+    def launch(self, request: LaunchRequest) -> Manifest:
+        """Create an experiment's objects. If any object cannot be created, delete the others."""
+        return self._launch(request.experiment, force=request.force, on_change=request.on_change)
+
+    def at_run(self, run: Run) -> Inspection:
+        """Return a backend that reads the record of a run, or the objects of an active run."""
+        return self._at_run(run)
 
     def check(self, manifest: Manifest) -> str:
         """Have the API server validate every object without creating it."""

@@ -24,6 +24,7 @@ from symphony_kube.state.ip_families import ALL_OF_IPV4
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
     from symphony.cluster import Manifest, OnChange
+    from symphony.cluster.backend import Inspection
     from symphony.code.snapshot import CodeArchives
     from symphony.model import Experiment
     from symphony.model.settings.validators import Strings
@@ -214,6 +215,9 @@ class KubeCluster(Cluster):
             scope=self.scope,
             namespace=self.namespace,
             jobs_only=self.options.jobs_only,
+            manifest=self._manifest,
+            launch=self._launch,
+            at_run=self._at_run,
             describe=self._describe,
             record_settings=self._record_settings,
             run=self._run,
@@ -253,7 +257,7 @@ class KubeCluster(Cluster):
         )
         return with_shared_pods(resolve(experiment, scheme, self.defaults))
 
-    def manifest(self, experiment: Experiment) -> KubeManifest:
+    def _manifest(self, experiment: Experiment) -> KubeManifest:
         """Return the objects that a launch would create, without sending any requests.
 
         Raises `SpecError`.
@@ -366,17 +370,17 @@ class KubeCluster(Cluster):
 
     # --- runs ---
 
-    def at_run(self, run: Run) -> Cluster:
-        """Return a cluster that reads the record of ``run``, or the objects of an active run."""
-        from symphony.cluster.recorded_run import RecordedRun
+    def _at_run(self, run: Run) -> Inspection:
+        """Return a backend that reads the record of ``run``, or the objects of an active run."""
+        from symphony.cluster.recorded_run import RecordBackend
         from symphony_kube.archive.recording import run_id_of
 
         if run.is_archived:
-            return RecordedRun(run)
+            return RecordBackend(run)
         reader = copy.copy(self)
         reader._run = run
         reader._run_id = run_id_of(run)
-        return reader
+        return reader.implementation
 
     def _record_settings(self) -> Settings:
         from symphony_kube.archive.fetch_logs import configured_limits

@@ -28,12 +28,30 @@ if TYPE_CHECKING:
     from symphony.supervised.user_requests.requests import SupervisorLink
     from symphony.usage import ExperimentUsage
     from symphony_slurm.job.placement import Placement
+    from symphony_slurm.render import SlurmManifest
 
 _CONNECT_SECONDS = 3.0
 
 
 class SlurmBackend(TerminalBackend):
-    """The experiments whose run directories are on a shared file system."""
+    """The experiments whose run directories are on a shared file system.
+
+    ``partition`` is the partition of the jobs, or None for the default one. The other arguments are
+    those of `HostBackend`.
+    """
+
+    def __init__(self, *, partition: str | None, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._partition = partition
+
+    def check(self, manifest: Any) -> str:
+        """Let Slurm check the job of a manifest without submitting it, and return when and where
+        Slurm would start it.
+        """
+        check_fits_partition(manifest, self._partition)
+        return slurm.check_submission(
+            ["--output=/dev/null"], manifest.script, slurm.submission_environment()
+        )
 
     # --- ending ---
 
@@ -252,6 +270,19 @@ class SlurmBackend(TerminalBackend):
             check=False,
             env=slurm.submission_environment(),
         )
+
+
+def check_fits_partition(manifest: SlurmManifest, chosen: str | None) -> None:
+    """Check that the job fits the partition ``chosen``, or the default one. This is one request.
+
+    The job is not checked if other options of sbatch can change what it requests.
+    """
+    from symphony_slurm.submit.partition_limits import check_fits
+    from symphony_slurm.submit.sbatch_options import changes_request
+
+    if changes_request(manifest.further):
+        return
+    check_fits(manifest.shape, slurm.partitions(chosen), chosen, manifest.time_limit)
 
 
 def placement_of(run: RunDirectory) -> Placement:

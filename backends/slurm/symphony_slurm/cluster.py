@@ -34,7 +34,7 @@ from symphony.supervised.record.run_paths import REMOTE_FILE
 from symphony.supervised.terminal_cluster import TerminalCluster
 from symphony.support.import_path import own_import_path
 from symphony_slurm import slurm
-from symphony_slurm.backend import SlurmBackend, supervisor_link
+from symphony_slurm.backend import SlurmBackend, check_fits_partition, supervisor_link
 from symphony_slurm.run_files import JOB_FILE
 from symphony_slurm.status import SlurmStatusReader
 from symphony_slurm.stop_job import stop_job
@@ -139,9 +139,12 @@ class SlurmCluster(TerminalCluster):
         )
         self._nodes = _count(nodes, "nodes", minimum=1)
 
+    def _backend_arguments(self) -> dict[str, Any]:
+        return {**super()._backend_arguments(), "partition": self._options.partition}
+
     # --- launching ---
 
-    def manifest(self, experiment: Experiment) -> SlurmManifest:
+    def _manifest(self, experiment: Experiment) -> SlurmManifest:
         """Return the job that a launch would submit at this moment.
 
         Slurm chooses the nodes later, so addresses contain placeholders such as ``node-0``.
@@ -149,15 +152,6 @@ class SlurmCluster(TerminalCluster):
         from symphony.code.take_snapshots import take_snapshots
 
         return self._render_job(experiment, take_snapshots(experiment))
-
-    def check(self, manifest: Any) -> str:
-        """Let Slurm check the job of a manifest without submitting it, and return when and where
-        Slurm would start it.
-        """
-        _check_fits(manifest, self._options.partition)
-        return slurm.check_submission(
-            ["--output=/dev/null"], manifest.script, slurm.submission_environment()
-        )
 
     def _render_job(self, experiment: Experiment, archives: CodeArchives) -> SlurmManifest:
         import shutil
@@ -252,7 +246,7 @@ class SlurmCluster(TerminalCluster):
         archives = take_snapshots(experiment)
         manifest = self._render_job(experiment, archives)
         self._check_files(manifest)
-        _check_fits(manifest, self._options.partition)
+        check_fits_partition(manifest, self._options.partition)
         check_before_first_launch(self._root, manifest, self._options)
         if force and directory.find(self._root, experiment.name) is not None:
             slurm.check_replacement(manifest.script, slurm.submission_environment())
@@ -292,7 +286,7 @@ class SlurmCluster(TerminalCluster):
         )
 
         try:
-            manifest = self.manifest(experiment)
+            manifest = self._manifest(experiment)
         except SymphonyError:
             # Other rules report errors of the experiment.
             return
@@ -597,19 +591,6 @@ class SlurmCluster(TerminalCluster):
     def _supervisor_link(self, run: RunDirectory) -> SupervisorLink:
         """Return the way in which this program reaches the supervisor of a pinned run."""
         return supervisor_link(run)
-
-
-def _check_fits(manifest: SlurmManifest, chosen: str | None) -> None:
-    """Check that the job fits the partition ``chosen``, or the default one. This is one request.
-
-    The job is not checked if other options of sbatch can change what it requests.
-    """
-    from symphony_slurm.submit.partition_limits import check_fits
-    from symphony_slurm.submit.sbatch_options import changes_request
-
-    if changes_request(manifest.further):
-        return
-    check_fits(manifest.shape, slurm.partitions(chosen), chosen, manifest.time_limit)
 
 
 def _apply(

@@ -8,87 +8,31 @@ backends share.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from symphony.cluster.backend.inspection import Inspection, LogPart, Selection, WaitGoal, Watch
 from symphony.cluster.backend.process_access import Access, NamedProcess, Place
-from symphony.cluster.results import WatchedStatuses
+from symphony.cluster.matching import check_not_running
+from symphony.errors import Unsupported
 from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
-    from symphony.cluster.backend.records import Records
-    from symphony.cluster.matching import Until
+    from symphony.archive.archive import Run
     from symphony.cluster.results import Manifest
-    from symphony.events import ExperimentEvent
-    from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
     from symphony.plan.resolution.addresses import AddressScheme
-    from symphony.plan.resolve import Plan
-    from symphony.process_details import ProcessDetails
+    from symphony.plan.resolve import Defaults, Plan
     from symphony.status import ExperimentStatus, ProcessStatus
-    from symphony.usage import ExperimentUsage
 
 # The class of the manifests of a backend.
 ManifestT = TypeVar("ManifestT", bound="Manifest")
 
-# How often the status of an experiment is read if the backend does not report changes.
-POLL_SECONDS = 0.1
-
 _NO_CHANGES = "cannot change {!r} while it is running; launch it again with force"
-
-
-class Watch(NamedTuple):
-    """The observation of one experiment over some time.
-
-    ``read`` returns the current status, and raises `NotFound` if the experiment does not exist any
-    more. ``wait`` blocks until the status may have changed, for at most a number of seconds.
-    """
-
-    read: Callable[[], ExperimentStatus]
-    wait: Callable[[float], object]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """The output to read: that of processes since a time, or the last lines of it.
-
-    ``processes`` is what the user has written; None stands for all processes. ``find_names``
-    returns the names of the processes that are selected at the time of the call, because a change
-    can add processes. ``since`` is in seconds since the epoch, and ``tail`` is a number of lines.
-    With ``follow``, the output continues until the processes have exited. With ``events``, the
-    events of these processes are included, and those of the experiment if all of its processes are
-    selected. With ``tail``, only new events are included.
-    """
-
-    processes: Sequence[str] | None = None
-    find_names: Callable[[], Sequence[str]]
-    since: float | None = None
-    tail: int | None = None
-    follow: bool = False
-    events: bool = False
-
-    @cached_property
-    def names(self) -> Sequence[str]:
-        """The names of the processes that were selected when this attribute was read first.
-
-        Raises `NotFound` if a name selects no process.
-        """
-        return self.find_names()
-
-
-class LogPart(NamedTuple):
-    """The part of a log to read: from the time ``since`` on, or the last ``tail`` lines of it.
-
-    ``since`` is in seconds since the epoch. With ``previous``, only the output before the last
-    restart is read.
-    """
-
-    since: float | None = None
-    tail: int | None = None
-    previous: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,25 +70,29 @@ class ProcessRequest:
         return self._found[1]
 
 
-class WaitGoal(NamedTuple):
-    """What to wait for: that the processes have reached the state ``until``; see `Cluster.wait`.
+@dataclass(frozen=True, kw_only=True)
+class LaunchRequest:
+    """The launch of an experiment; see `Cluster.launch`.
 
-    ``processes`` is what the user has written; None stands for all processes. ``timeout`` is in
-    seconds, or None.
+    ``defaults`` are the settings of the cluster for all experiments, and ``options`` its options,
+    which are recorded.
     """
 
-    until: Until = "ended"
-    processes: Sequence[str] | None = None
-    timeout: float | None = None
+    experiment: Experiment
+    defaults: Defaults
+    options: Mapping[str, Any]
+    force: bool = False
+    on_change: Callable[[ExperimentStatus], None] | None = None
 
 
-class Backend(Access, Generic[ManifestT]):
+class Backend(Inspection, Generic[ManifestT]):
     """The part of a cluster that depends on the platform. Each backend defines one subclass.
 
     A backend has to define `reserve`, `render`, `create`, `delete`, `names`, `observe` and
     `output`. All other methods are optional: by default, they raise `Unsupported`, or do what
-    their documentation says. Those that reach processes are in `Access`. A backend
-    declares in `symphony.hookspecs.BackendInfo` which capabilities it has.
+    their documentation says. Those that read experiments are in `Inspection`, and those that reach
+    processes in `Access`. A backend declares in `symphony.hookspecs.BackendInfo` which capabilities
+    it has.
 
     ``name`` is the name of the backend. The names of experiments and processes are those that
     exist, and not patterns. Times are in seconds since the epoch. Every method raises
@@ -153,11 +101,6 @@ class Backend(Access, Generic[ManifestT]):
     `symphony.cluster.matching.experiment_not_found`.
     """
 
-    # True if `output` yields events between the lines if a selection includes them. Otherwise, the
-    # events come after all lines.
-    output_includes_events: bool = False
-    # True if `output` does so if the output is followed.
-    followed_output_includes_events: bool = False
     # True if the processes of a group can only be started together.
     groups_start_together: bool = False
 
@@ -179,6 +122,46 @@ class Backend(Access, Generic[ManifestT]):
         Raises `SpecError` if the plan cannot be launched.
         """
         raise self.unsupported(f"cannot launch {plan.experiment!r}")
+
+    def manifest(self, experiment: Experiment, defaults: Defaults) -> ManifestT:
+        """Return the manifest of a launch at this moment. By default, it is the result of `render`.
+
+        ``defaults`` are the settings of the cluster for all experiments. Raises `SpecError` if the
+        experiment cannot be launched.
+        """
+        from symphony.plan.resolve import resolve
+
+        with self.reserve(experiment.name) as scheme:
+            return self.render(resolve(experiment, scheme, defaults))
+
+    def launch(self, request: LaunchRequest) -> ManifestT:
+        """Start all processes of an experiment, or none of them if one cannot be started.
+
+        By default, a finished experiment of this name is deleted when everything else has been
+        checked, and then `create` is called. Raises `AlreadyExists` if an experiment of this name
+        is running, unless ``force`` is set.
+        """
+        from symphony.archive.run_record import launch_record, run_name
+        from symphony.plan.resolve import resolve
+
+        experiment, launched = request.experiment, time.time()
+        name = experiment.name
+        run = run_name(name, launched, os.urandom(2).hex())
+        record = launch_record(experiment, self.name, run, launched, launch_options=request.options)
+        with self.reserve(name) as scheme:
+            # An error must be raised before an experiment is deleted.
+            manifest = self.render(resolve(experiment, scheme, request.defaults))
+            if not request.force:
+                check_not_running(self.observe, name)
+            with contextlib.suppress(Unsupported):
+                self.check(manifest)
+            self.delete(name, in_order=True, at_once=False, purge=False)
+            self.create(manifest, record)
+        return manifest
+
+    def at_run(self, run: Run) -> Inspection:
+        """Return a backend whose methods for reading an experiment read the record of ``run``."""
+        raise self.unsupported(f"keeps no records of runs, so {run.name!r} cannot be read")
 
     def check(self, manifest: ManifestT) -> str:
         """Have the platform validate ``manifest`` without creating anything, and return its answer,
@@ -215,151 +198,6 @@ class Backend(Access, Generic[ManifestT]):
         del in_order, at_once, purge
         raise self.unsupported(f"cannot delete {experiment!r}")
 
-    # --- observing ---
-
-    def names(self) -> Collection[str]:
-        """Return the names of the experiments that symphony has launched, in any order."""
-        raise self.unsupported("cannot list experiments")
-
-    @property
-    def location(self) -> str:
-        """Where the experiments are, such as a directory, for messages, or ``""``."""
-        return ""
-
-    def observe(self, experiment: str) -> ExperimentStatus:
-        """Return the current status of an experiment and of its processes.
-
-        A status is observed, not guessed: if the exit of a process was not observed, its state
-        is ``unknown``.
-        """
-        raise self.unsupported(f"cannot report the status of {experiment!r}")
-
-    @contextlib.contextmanager
-    def watch(self, experiment: str) -> Iterator[Watch]:
-        """Return a context in which an experiment is observed.
-
-        By default, `observe` is called several times in a second. A platform that reports changes,
-        or of which only what is new can be read, does this faster and with less work.
-        """
-        yield Watch(
-            partial(self.observe, experiment),
-            lambda seconds: time.sleep(min(seconds, POLL_SECONDS)),
-        )
-
-    def observe_all(self, names: Sequence[str]) -> Mapping[str, ExperimentStatus]:
-        """Return the statuses of those of the experiments that can be read together.
-
-        `observe` reads the others. By default, all are read one by one.
-        """
-        del names
-        return {}
-
-    @contextlib.contextmanager
-    def watch_statuses(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
-        """Return a context with a function that returns the current status of an experiment.
-
-        During an outage, it returns the latest known status with a message. If the experiment is
-        launched again, the status is that of the new run. By default, each call calls `observe`.
-        """
-        yield lambda: WatchedStatuses([self.observe(experiment)])
-
-    @contextlib.contextmanager
-    def watch_all(self) -> Iterator[Callable[[], WatchedStatuses] | None]:
-        """Return a context with a function that returns the current statuses of all experiments.
-
-        The context contains None if all experiments cannot be watched together.
-        """
-        yield None
-
-    def wait(
-        self, experiment: str, goal: WaitGoal, on_change: Callable[[ExperimentStatus], None] | None
-    ) -> ExperimentStatus:
-        """Wait until an experiment has reached a goal, and return its status; see `Cluster.wait`.
-
-        By default, the experiment is observed with `watch`.
-        """
-        from symphony.cluster.backend.waiting import wait_until
-
-        with self.watch(experiment) as watch:
-            return wait_until(watch.read, watch.wait, goal, on_change)
-
-    def record(self, experiment: str) -> Mapping[str, Any]:
-        """Return the description of the launch that `create` has received."""
-        raise self.unsupported(f"keeps no description of {experiment!r}")
-
-    @cached_property
-    def records(self) -> Records:
-        """What is kept of experiments and runs, such as resource use. By default, nothing is."""
-        from symphony.cluster.backend.records import Records
-
-        return Records(self.observe)
-
-    def events(
-        self, experiment: str, names: Collection[str] | None, *, follow: bool
-    ) -> Iterator[ExperimentEvent] | None:
-        """Return the recorded events of an experiment in the order in which they happened.
-
-        With ``follow``, they continue until the experiment has finished or was deleted, or until
-        the processes ``names`` have exited. Events of other processes can be included. None means
-        that events are not recorded. They are then derived from the statuses, and contain only what
-        can still be observed.
-        """
-        del experiment, names, follow
-        return None
-
-    def details(self, experiment: str, process: ProcessStatus) -> ProcessDetails:
-        """Return the settings, addresses and events of a process, as far as they are known."""
-        from symphony.process_details import ProcessDetails
-
-        del experiment
-        return ProcessDetails(status=process)
-
-    def usage(
-        self, experiment: str, names: Collection[str] | None, interval: float
-    ) -> Iterator[ExperimentUsage]:
-        """Yield samples of the resources that processes use, until the experiment has finished.
-
-        ``names`` contains the processes, and a change can add some. None stands for all processes.
-        ``interval`` is in seconds.
-        """
-        del names, interval
-        raise self.unsupported(f"cannot report the resource use of {experiment!r}")
-
-    def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock | ExperimentEvent]:
-        """Yield the output of processes in the order in which it was written.
-
-        The text of the blocks is that of `symphony.log_text`, so that bytes which are not valid
-        UTF-8 are kept.
-        """
-        del selection
-        raise self.unsupported(f"keeps no output of {experiment!r}")
-
-    def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
-        """Yield the log of a process in pieces, as the process has written it.
-
-        The text is that of `symphony.log_text`. By default, the pieces are the blocks of `output`.
-        Raises `Unsupported` for the output before a restart if it is not kept separately.
-        """
-        from symphony.log_blocks import LogBlock
-
-        if part.previous:
-            raise self.unsupported(
-                "keeps one log of a process, which continues after a restart: "
-                f"{process!r} has no previous one"
-            )
-        selection = Selection(find_names=lambda: [process], since=part.since, tail=part.tail)
-        items = self.output(experiment, selection)
-        return (item.text for item in items if isinstance(item, LogBlock))
-
-    def start_time(self, since: float | str) -> float:
-        """Return the time since which output is read; see `Cluster.iter_logs`.
-
-        A platform with a clock of its own measures durations by it.
-        """
-        from symphony.cluster.since import parse_since
-
-        return parse_since(since, time.time())
-
     # --- changing ---
 
     def diff(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
@@ -394,8 +232,10 @@ class Backend(Access, Generic[ManifestT]):
 __all__ = [
     "Access",
     "Backend",
+    "LaunchRequest",
     "LogPart",
     "NamedProcess",
+    "Inspection",
     "Place",
     "ProcessRequest",
     "Selection",

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from symphony import Experiment
+from symphony import Cluster, Experiment
 from symphony.archive import archive, code_state, run_record
 from symphony.archive.archive import Retention, Run
 from symphony.archive.differences import find_differences
-from symphony.cluster.recorded_run import RecordedRun
+from symphony.cluster.recorded_run import RecordBackend
 from symphony.errors import BackendError, NotFound, SpecError, Unsupported
 from symphony.plan.topology import Service, of_status
 from symphony.process_details import ProcessDetails, ProcessEvent
@@ -182,8 +182,9 @@ def test_a_record_is_read_like_an_experiment(tmp_path: Path) -> None:
     (logs / "a.when").write_text(f"{now} 4\ndamaged\n{now + 2} 11\n")
     (logs / "b.log").write_bytes(b"two\n")
     (logs / "b.when").write_text(f"{now + 1} 4\n")
-    cluster = RecordedRun(Run(tmp_path, {"experiment": "rl", "backend": "kube"}))
-    assert cluster.backend == "kube"
+    cluster = Cluster.new("local")
+    run = Run(tmp_path, {"experiment": "rl", "backend": "kube"})
+    vars(cluster)["implementation"] = RecordBackend(run)
     assert cluster.describe_experiment("rl") == status
     assert cluster.explain_process("rl", "a") == details
     assert cluster.explain_process("rl", "c") == ProcessDetails(status=processes[2])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from symphony_kube.api.labels import Scope
 
 
-class KubeObservation(KubeAccess, Backend[Manifest]):
+class KubeInspection(KubeAccess, Backend[Manifest]):
     """What the objects of experiments show. Each method delegates to the module that implements it.
 
     * ``connect`` and ``scope`` are those of `KubeAccess`.

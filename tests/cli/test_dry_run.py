@@ -257,7 +257,7 @@ def test_the_message_of_a_dry_run(environment: Environment, call: str, message: 
     ("call", "message"),
     [
         ("init started", "these files exist: started/worker.py"),
-        ("visit live db", "binds but does not expose 'db'"),
+        ("visit live db", "does not expose 'db'; for its address, use: symphony forward live db"),
         ("visit live nowhere", "does not expose 'nowhere'"),
         ("exec live missing -- true", "no process 'missing'"),
         ("attach live missing", "no process 'missing'"),

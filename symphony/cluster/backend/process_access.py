@@ -175,6 +175,10 @@ class Access:
         bound: Iterable[str] = ()
         with contextlib.suppress(Unsupported):
             bound = [found.name for found in self.topology(experiment).services]
-        problem = "binds but does not expose" if service in bound else "does not expose"
+        if service in bound:
+            return NotFound(
+                f"experiment {experiment!r} binds but does not expose {service!r}; "
+                f"for its address, use: symphony forward {experiment} {service}"
+            )
         hint = did_you_mean(service, exposed) or f"; exposed are {join_names(exposed)}"
-        return NotFound(f"experiment {experiment!r} {problem} {service!r}{hint}")
+        return NotFound(f"experiment {experiment!r} does not expose {service!r}{hint}")

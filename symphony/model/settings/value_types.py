@@ -340,6 +340,9 @@ def read_record(
     Adds an error for each key that is unknown or missing, and for each value that is invalid. In
     this case, the result is None.
     """
+    if not isinstance(value, Mapping):
+        keys = ", ".join(fields)
+        raise SpecError(f"{subject} must be a mapping with the keys {keys}, not {shown(value)}")
     given = validators.mapping(value, subject)
     is_valid = True
     for key in given:

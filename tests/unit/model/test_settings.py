@@ -441,6 +441,10 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.add_toleration(key="k", toleration_seconds=2), "set effect='NoExecute', or "),
     (lambda c: c.add_toleration(key="k", effect="no"), "effect must be one of NoSchedule"),
     (lambda c: c.add_labels(["a"]), "labels must be a mapping"),
+    (
+        lambda c: c.ready("redis"),
+        "ready must be a mapping with the keys tcp, http, command, log, timeout, not 'redis'",
+    ),
     (assigned("pod_yml", []), "pod_yml must be a mapping, not []"),
     (assigned("container_yml", "x"), "container_yml must be a mapping, not 'x'"),
 ]

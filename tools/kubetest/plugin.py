@@ -178,6 +178,8 @@ class KubeCluster:
         deadline = time.monotonic() + seconds
         while (remaining := deadline - time.monotonic()) > 0:
             for event in self.raw.watch(selector, seconds=remaining):
+                if event["type"] == "ERROR":
+                    break  # A busy server can end a watch. The next one begins with all Pods.
                 pod = event["object"]
                 if _reached(pod, phases):
                     return pod

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from kubetest.rawapi import JSON_PATCH, MERGE_PATCH
-from symphony.errors import BackendError, LaunchFailed
+from symphony.errors import BackendError
 from symphony.status import ReasonCode, State
 from symphony.testing import programs
 from symphony.testing.contract import all_running, until
@@ -73,21 +73,6 @@ def new_job_set(exp, name, program, count=2, **policy):
             rank.restart_policy(**policy)
 
 
-def test_a_cluster_without_job_sets_refuses_them(kube_cluster, kube_faults, open_cluster, name):
-    kube_faults.answer(404, path="^/apis/jobset")
-    shared = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
-    exp = shared.new_experiment(name)
-    new_job_set(exp, "unit", FOREVER)
-    message = (
-        r"the cluster has no JobSet controller \(jobset.x-k8s.io/v1alpha2\); install it, or remove "
-        "jobset"
-    )
-    for attempt in (shared.launch, lambda exp: shared.check(shared.manifest(exp))):
-        with pytest.raises(LaunchFailed, match=f"^{message}$"):
-            attempt(exp)
-    assert managed_objects(kube_cluster) == {}
-
-
 def test_the_controller_restarts_a_unit(kube_cluster, cluster, name):
     """All ranks meet, one of them is killed, all of them meet again, and succeed."""
     exp = cluster.new_experiment(name)
@@ -131,6 +116,7 @@ def test_the_controller_restarts_a_unit(kube_cluster, cluster, name):
     assert job_sets(kube_cluster) == []
 
 
+@pytest.mark.long
 def test_the_leader_of_a_unit_ends_it_by_the_success_policy(
     kube_cluster, cluster, name, monkeypatch
 ):

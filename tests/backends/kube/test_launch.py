@@ -474,3 +474,19 @@ def test_objects_that_remain_after_rollback_are_reported(
     kube_faults.clear()
     cluster.delete(name)
     assert managed_objects(kube_cluster) == {}
+
+
+def test_a_cluster_without_job_sets_refuses_them(kube_cluster, kube_faults, open_cluster, name):
+    kube_faults.answer(404, path="^/apis/jobset")
+    cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
+    exp = cluster.new_experiment(name)
+    for rank in exp.new_ranks("unit", 2, command=["true"]):
+        rank.jobset()
+    message = (
+        r"the cluster has no JobSet controller \(jobset.x-k8s.io/v1alpha2\); install it, or remove "
+        "jobset"
+    )
+    for attempt in (cluster.launch, lambda exp: cluster.check(cluster.manifest(exp))):
+        with pytest.raises(LaunchFailed, match=f"^{message}$"):
+            attempt(exp)
+    assert managed_objects(kube_cluster) == {}

@@ -89,19 +89,6 @@ def test_unexpected_response_is_ignored() -> None:
     assert dropped_fields(hatch, MADE) == []
 
 
-def test_server_dry_run_accepts_normalized_values(shared, name):
-    exp = shared.new_experiment(name)
-    unschedulable(exp, "right").container_yml = {
-        "resources": {"limits": {"cpu": 1.5}},
-        "stdin": False,
-        "env": None,
-    }
-    unschedulable(exp, "task").job().pod_yml = {
-        "spec": {"hostNetwork": False, "dnsPolicy": "Default"}
-    }
-    shared.launch(exp, dry_run="server")
-
-
 WRONG = [
     (
         False,
@@ -125,7 +112,17 @@ WRONG = [
 ]
 
 
-def test_server_dry_run_reports_unknown_fields(shared, name):
+def test_server_dry_run_reports_unknown_fields_and_accepts_normalized_values(shared, name):
+    exp = shared.new_experiment(name)
+    unschedulable(exp, "right").container_yml = {
+        "resources": {"limits": {"cpu": 1.5}},
+        "stdin": False,
+        "env": None,
+    }
+    unschedulable(exp, "task").job().pod_yml = {
+        "spec": {"hostNetwork": False, "dnsPolicy": "Default"}
+    }
+    shared.launch(exp, dry_run="server")
     for job, setting, written, message in WRONG:
         exp = shared.new_experiment(name)
         process = unschedulable(exp, "p")

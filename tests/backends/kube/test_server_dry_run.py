@@ -74,15 +74,6 @@ def account(kube_cluster: KubeCluster) -> None:
     wait_for_account(kube_cluster.raw, kube_cluster.namespace, "trainer")
 
 
-@pytest.mark.usefixtures("account")
-def test_server_accepts_golden_objects(kube_cluster: KubeCluster) -> None:
-    for specimen in SPECIMENS.values():
-        for item in specimen.manifest(kube_cluster.namespace):
-            assert refused(kube_cluster, item) == "", (
-                f"{specimen.name}: {item['kind']} {item['metadata']['name']}"
-            )
-
-
 def amounts(exp: Experiment) -> None:
     """Add processes with all notations of amounts, and with the longest names."""
     for number, amount in enumerate(["2", "500m", "1.5", ".5", "2.", "0", "1e3", "2E", "1k"]):
@@ -102,10 +93,13 @@ def amounts(exp: Experiment) -> None:
     )
 
 
-def test_server_accepts_all_amounts_and_names(kube_cluster: KubeCluster) -> None:
-    specimen = Specimen(build=amounts)
-    for item in specimen.manifest(kube_cluster.namespace):
-        assert refused(kube_cluster, item) == ""
+@pytest.mark.usefixtures("account")
+def test_server_accepts_golden_objects_and_all_amounts_and_names(kube_cluster: KubeCluster) -> None:
+    for specimen in (*SPECIMENS.values(), Specimen(build=amounts)):
+        for item in specimen.manifest(kube_cluster.namespace):
+            assert refused(kube_cluster, item) == "", (
+                f"{specimen.name}: {item['kind']} {item['metadata']['name']}"
+            )
 
 
 def test_a_restricted_namespace_admits_processes_and_their_supervisor(

@@ -21,6 +21,11 @@ SERVICES = ("web", "alone", "whole", "own")
 Service = dict[str, Any]
 
 
+@pytest.fixture
+def kube_cluster(memory_cluster: Any) -> Any:
+    return memory_cluster
+
+
 def manifest(**options: Any) -> Any:
     experiment = Experiment("e")
     experiment.new_process("server", container_image="i", command="c").binds(["web", "alone"])
@@ -149,7 +154,6 @@ def test_only_processes_that_are_not_restarted_are_updated() -> None:
 
 
 def test_up_repairs_services_that_others_have_changed(shared, kube_cluster, name) -> None:
-    """No node accepts the Pods, because only the objects matter."""
     exp = shared.new_experiment(name)
     unschedulable(exp, "server").binds(["web", "data"])
     unschedulable(exp, "other").binds("own")

@@ -299,7 +299,8 @@ def without_progress(printed: str) -> str:
     """
     slow_exit = r".*: waiting for .* to exit( \(.*\))?"
     slow_volume = "FailedMount: failed to sync .* cache: timed out waiting for the condition"
-    slow_start = rf".*: pending: (ContainerCreating|being scheduled|{slow_volume})"
+    slow_image = "pulling image .*"
+    slow_start = rf".*: pending: (ContainerCreating|being scheduled|{slow_image}|{slow_volume})"
     return re.sub(rf"(?m)^({slow_exit}|{slow_start})\n", "", printed)
 
 

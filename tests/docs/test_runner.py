@@ -129,7 +129,7 @@ def test_reports_of_processes_that_are_still_running_are_removed() -> None:
         "deleting a: waiting for b to exit (kill in 29 s)\nstopping a: waiting for b to exit\n"
     )
     assert without_progress(f"launched\n{reports}deleted a\n") == "launched\ndeleted a\n"
-    pending = "main: pending: ContainerCreating\n"
+    pending = "main: pending: ContainerCreating\nmain: pending: pulling image a/b:1\n"
     assert without_progress(f"launched\n{pending}a ended\n") == "launched\na ended\n"
 
 

@@ -428,9 +428,12 @@ def _wait_until_deleted(session: Session, *, before: set[str]) -> set[str]:
     """
     alone = session.cluster.disposable and SHARED_CLUSTER not in os.environ
     deadline = time.monotonic() + 120
+    pause_seconds = 0.2
     while True:
         new = _namespaces(session.api) - before
         remaining = new if alone else {name for name in new if name.startswith(PREFIX)}
         if not remaining or time.monotonic() > deadline:
             return remaining
-        time.sleep(0.2)
+        time.sleep(pause_seconds)
+        # Other processes of the run may still need the processor.
+        pause_seconds = min(pause_seconds * 1.5, 1.0)

@@ -487,21 +487,21 @@ def server(kube_cluster):
     return cluster.pop("server"), cluster, content["users"][0]["user"]
 
 
-@pytest.mark.parametrize("reason", ["rejected", "expired"])
-def test_token_of_a_plugin_is_renewed(server, tmp_path, reason):
+def test_token_of_a_plugin_is_renewed(server, tmp_path):
     address, cluster, user = server
-    old = {"token": "old"}
-    if reason == "expired":
-        old = {"token": user["token"], "expirationTimestamp": "2020-01-01T00:00:00.123456789Z"}
-    script = (
-        f"cd {tmp_path}; echo >>asked; if [ $(wc -l <asked) = 2 ]; "
-        f"then {credential(token=user['token'])}; else {credential(**old)}; fi"
-    )
-    path = write_kubeconfig(tmp_path / "k", address, plugin(tmp_path, script), **cluster)
-    with contextlib.closing(Api(kubeconfig=path)) as api:
-        for _ in range(2):
-            assert api.call("GET", "/api/v1/namespaces/default")["kind"] == "Namespace"
-    assert (tmp_path / "asked").read_text() == "\n\n"
+    rejected = {"token": "old"}
+    expired = {"token": user["token"], "expirationTimestamp": "2020-01-01T00:00:00.123456789Z"}
+    for old in (rejected, expired):
+        script = (
+            f"cd {tmp_path}; echo >>asked; if [ $(wc -l <asked) = 2 ]; "
+            f"then {credential(token=user['token'])}; else {credential(**old)}; fi"
+        )
+        path = write_kubeconfig(tmp_path / "k", address, plugin(tmp_path, script), **cluster)
+        with contextlib.closing(Api(kubeconfig=path)) as api:
+            for _ in range(2):
+                assert api.call("GET", "/api/v1/namespaces/default")["kind"] == "Namespace"
+        assert (tmp_path / "asked").read_text() == "\n\n"
+        (tmp_path / "asked").unlink()
 
 
 def test_replaced_certificate_authority_is_used(server, tmp_path):

@@ -35,7 +35,7 @@ def once_watched(shared, kube_faults, name, monkeypatch):
     return later
 
 
-def test_wait_makes_one_list_and_one_watch_of_each_kind(
+def test_wait_makes_one_list_and_one_watch_of_each_kind_and_survives_an_outage(
     shared, through, kube_faults, name, once_watched
 ):
     experiment = shared.new_experiment(name)
@@ -54,11 +54,8 @@ def test_wait_makes_one_list_and_one_watch_of_each_kind(
     assert through.wait(f"{name}-job", timeout=60, on_change=once_watched(3)).exit_code == 0
     assert (is_list(kube_faults), is_watch(kube_faults), kube_faults.count()) == (4, 3, 7)
 
-
-def test_wait_survives_lost_connections_and_an_outage(
-    shared, through, kube_faults, name, once_watched
-):
-    experiment = shared.new_experiment(name)
+    # A wait survives lost connections and an outage.
+    experiment = shared.new_experiment(f"{name}-lost")
     python(experiment, "p", HELD)
     shared.launch(experiment)
 
@@ -67,6 +64,7 @@ def test_wait_survives_lost_connections_and_an_outage(
         kube_faults.answer(503, path="watch=true", times=2)
         cut(kube_faults)
 
-    status = through.wait(name, timeout=60, on_change=once_watched(1, break_off))
+    see = once_watched(4, break_off)
+    status = through.wait(f"{name}-lost", timeout=60, on_change=see)
     assert status.processes[0].state is State.SUCCEEDED
-    assert (is_list(kube_faults), is_watch(kube_faults)) == (1, 6)
+    assert (is_list(kube_faults), is_watch(kube_faults)) == (5, 9)

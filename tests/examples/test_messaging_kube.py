@@ -1,6 +1,7 @@
 """Run a messaging example on a real Kubernetes cluster, from an image of its Dockerfile.
 
-`test_messaging.py` runs all of them on this machine.
+`test_messaging.py` runs all of them on this machine, and `test_zmq_kube.py` runs another example
+on a cluster.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import runpy
 from typing import Any
 
+import pytest
+
 from symphony import Cluster, Experiment
 from tests.examples.conftest import push_image
 from tests.examples.messaging import DIRECTORY, check
 
 
+@pytest.mark.long
 def test_example_succeeds(kube_cluster: Any) -> None:
     path = DIRECTORY / "integration/experiment.py"
     image = push_image(kube_cluster, path.parent)

@@ -302,6 +302,7 @@ FILES = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_dockerignore_has_the_same_meaning_as_in_the_engine(
     builders, kube_cluster, tmp_path, label
 ):

@@ -236,6 +236,15 @@ def test_a_suspended_program_continues_before_it_is_stopped(start):
     assert container.output == SAVED
 
 
+def test_a_shell_with_a_trap_does_not_wait_for_a_suspended_program(start):
+    program = "sh -c 'trap \"echo late\" TERM; sleep 0.1; :'"
+    script = f"trap 'echo saved; exit 3' TERM; echo up; while :; do {program}; done"
+    container = start("sh", "-c", script)
+    container.run(signal_command(signal.SIGSTOP, SignalMode.EVERY)).wait(30)
+    assert container.stop() == 3
+    assert container.output == "up\nsaved\n"
+
+
 def test_a_command_can_stop_the_program(start):
     command = ["sh", "-c", f"echo stopping; pkill -INT -n -f '^{PYTHON}'"]
     container = start("sh", "-c", f"{SAVER}; echo after")

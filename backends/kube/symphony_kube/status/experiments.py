@@ -206,7 +206,7 @@ def list_if_possible(list_objects: Callable[[], Iterable[Object]]) -> list[Objec
 def location(api: Api, namespace: str | None) -> str:
     """Return where experiments are, for messages. ``namespace`` is the shared one, or None."""
     if namespace is None:
-        return api.description
+        return f"the cluster of {api.description}"
     return f"namespace {namespace} of {api.description}"
 
 

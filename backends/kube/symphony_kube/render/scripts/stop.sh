@@ -61,6 +61,12 @@ send() {
   done
 }
 
+# A shell that waits for a suspended program would not run its trap.
+resume() {
+  without "$tree" "$frozen"
+  kill -CONT $rest
+}
+
 # Let this script exit, and call a function in the background, which keeps none of its files.
 leave() {
   [ -z "$is_alone" ] || return 0
@@ -92,6 +98,7 @@ check_time() {
 # Wait for the processes that were asked to exit, and ask those that remain. The readers of pipes
 # exit when they have read the last output.
 finish() {
+  resume
   while :; do
     until have_exited "$asked"; do
       pause
@@ -136,6 +143,7 @@ release() {
 
 # Run the command, whose output is added to the log of the program.
 run() {
+  resume
   log=/proc/$main/fd/1
   (: >>"$log") && exec 3>>"$log"
   "$@" </dev/null >&3 2>&3 3>&- &

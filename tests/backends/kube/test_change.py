@@ -214,8 +214,8 @@ def test_change_waits_for_a_node_that_is_full_for_a_moment(
     wait_until(lambda: not directory.exists)
     is_done, seen = client_requests.Operation._is_done, threading.Event()
 
-    def note_obstacle(operation, observation, logs):
-        done = is_done(operation, observation, logs)
+    def note_obstacle(operation, observation):
+        done = is_done(operation, observation)
         if observation.containers["db"].cause.code is ReasonCode.UNSCHEDULABLE:
             seen.set()
         return done

@@ -297,12 +297,12 @@ class TestClosedPipe:
             ]
         assert program.cluster.describe_process("rl", "a").state.value == "running"
 
-    @pytest.mark.parametrize("words", [("ls",), ("--help",), ("backends", "--json")])
+    @pytest.mark.parametrize("words", [("ls", "--json"), ("--help",), ("backends", "--json")])
     def test_before_the_first_write(self, program: Program, words: tuple[str, ...]) -> None:
         with piped(program, *words) as process:
             assert close_pipe(process) == ""
 
-    @pytest.mark.parametrize("words", [("ls",), ("graph", "rl.yml"), ("--help",)])
+    @pytest.mark.parametrize("words", [("ls", "--json"), ("graph", "rl.yml"), ("--help",)])
     def test_standard_streams_that_were_never_open(
         self, program: Program, words: tuple[str, ...]
     ) -> None:

@@ -29,7 +29,9 @@ def rl(program: Program) -> str:
 
 class TestLs:
     def test_without_experiments_only_the_header_is_shown(self, program: Program) -> None:
-        assert program.ok("ls").split() == [
+        done = program("ls")
+        assert done.returncode == 0
+        assert done.stdout.split() == [
             "NAME", "STATE", "PROCESSES", "READY", "FAILED", "AGE", "BACKEND", "NOTE",
         ]  # fmt: skip
 

@@ -188,12 +188,15 @@ def test_one_answer_concerns_the_output_of_all_processes(tmp_path):
             copier._copy(name)
 
 
-def test_exit_is_reported_although_the_program_does_not_respond(cluster, experiment):
-    experiment.new_process("first", cmd="sleep 0.2; echo first")
+def test_exit_is_reported_although_the_program_does_not_respond(cluster, experiment, tmp_path):
+    may_exit = tmp_path / "may-exit"
+    wait = f"until [ -e {may_exit} ]; do sleep 0.02; done"
+    experiment.new_process("first", cmd=f"{wait}; echo first")
     experiment.new_process("second", cmd="echo second").starts_after("first", "succeeded")
     cluster.launch(experiment)
     copier = copier_of(cluster)
     os.kill(copier, signal.SIGSTOP)
+    may_exit.touch()
     until(cluster, "exp", lambda now: now.processes[0].state is State.SUCCEEDED)
     os.kill(copier, signal.SIGCONT)
     cluster.wait("exp", timeout=30)

@@ -38,19 +38,23 @@ def described(cluster, name, **options):
     return experiment
 
 
-def reboot(cluster, name):
-    """Kill everything of an experiment, and let its record be that of an earlier boot."""
-    run = cluster._find(name)
-    pids = [process.pid for process in cluster.describe_experiment(name) if process.pid]
-    if run.supervisor() is not None:
-        kill_supervision(run)
+def reboot(cluster, *names):
+    """Kill everything of experiments, and let their records be those of an earlier boot."""
+    runs = [cluster._find(name) for name in names]
+    pids = []
+    for name in names:
+        pids += [process.pid for process in cluster.describe_experiment(name) if process.pid]
+    for run in runs:
+        if run.supervisor() is not None:
+            kill_supervision(run)
     for pid in pids:
         kill(pid)
     if cluster.backend == "tmux":
         server = socket_path(cluster._server_name)
         subprocess.run(["tmux", "-S", server, "kill-server"], check=False, capture_output=True)
-    record = run.path / "supervisor.json"
-    record.write_text(json.dumps({**json.loads(record.read_bytes()), "boot": "another"}))
+    for run in runs:
+        record = run.path / "supervisor.json"
+        record.write_text(json.dumps({**json.loads(record.read_bytes()), "boot": "another"}))
 
 
 def events(cluster, name):
@@ -71,7 +75,8 @@ def test_marked_experiment_starts_again_after_a_reboot(cluster):
     for name in ("marked", "other"):
         until(cluster, name, lambda now: all(item.state is State.RUNNING for item in now))
         cluster.stop_processes(name, ["stopped"])
-        reboot(cluster, name)
+    # The experiments share a server of tmux.
+    reboot(cluster, "marked", "other")
     assert resume("--dry-run").stdout == f"would resume marked on {cluster.backend}\n"
     done = resume()
     assert (done.returncode, done.stdout) == (0, f"resumed marked on {cluster.backend}\n")

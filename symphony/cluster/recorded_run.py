@@ -43,7 +43,7 @@ class RecordBackend(Backend[Manifest]):
 
     @functools.cached_property
     def records(self) -> RunRecords:
-        """What the record of the run contains beside the status."""
+        """The content of the record of the run, apart from the status."""
         return RunRecords(self._run, self.observe)
 
     def names(self) -> Collection[str]:
@@ -157,7 +157,7 @@ class RecordBackend(Backend[Manifest]):
 
 
 class RunRecords(Records):
-    """What the record of one run contains beside its status."""
+    """The content of the record of one run, apart from its status."""
 
     def __init__(self, run: Run, observe: Callable[[str], ExperimentStatus]) -> None:
         super().__init__(observe)

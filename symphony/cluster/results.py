@@ -1,4 +1,4 @@
-"""What the methods of `Cluster` return: manifests, results of commands, statuses and tunnels."""
+"""The results of `Cluster`: manifests, results of commands, statuses and tunnels."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _STATUS_CHECK_SECONDS = 1.0
 
 
 class HostInspection(Backend[Manifest]):
-    """What the run directories in the directory ``root`` show.
+    """Read experiments from the run directories in the directory ``root``.
 
     * ``find`` returns the run directory of an experiment. Raises `NotFound`.
     * ``make_reader`` returns a reader of the status of a run, and ``describe`` its status.
@@ -71,7 +71,7 @@ class HostInspection(Backend[Manifest]):
 
     @functools.cached_property
     def records(self) -> HostRecords:
-        """What the run directories keep of experiments and of their runs."""
+        """The records of experiments and runs in the run directories."""
         from symphony.supervised.host_records import HostRecords
 
         return HostRecords(

@@ -1,4 +1,4 @@
-"""What the run directories keep of experiments and of their runs."""
+"""The records of experiments and runs in the run directories."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def ask_nothing(_: UserAction) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueEntry:
-    """What the user enters before a control is carried out.
+    """The value that the user enters before a control is carried out.
 
     ``title`` is what ``top`` asks for, with ``{target}`` and ``{experiment}``, and ``label`` is
     what the page asks for. ``parse`` returns the value for an entered text, and raises `SpecError`

@@ -71,7 +71,7 @@ class KubeBackend(KubeInspection):
 
     @functools.cached_property
     def records(self) -> KubeRecords:
-        """What is kept of experiments, in their objects and on this machine."""
+        """The records of experiments, in their objects and on this machine."""
         from symphony_kube.archive.kube_records import KubeRecords
 
         return KubeRecords(connect=self._connect, scope=self._scope, observe=self.observe)

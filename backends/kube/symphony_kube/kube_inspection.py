@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class KubeInspection(KubeAccess, Backend[Manifest]):
-    """What the objects of experiments show. Each method delegates to the module that implements it.
+    """Read experiments from their objects. Each method delegates to the module that implements it.
 
     * ``connect`` and ``scope`` are those of `KubeAccess`.
     * ``namespace`` is the namespace for all experiments, or None.

@@ -1,4 +1,4 @@
-"""What a backend does: the methods that `Cluster` calls, and that differ between platforms.
+"""The interface of a backend: the methods that `Cluster` calls and that platforms implement.
 
 All else that a user can do with a cluster is written once, in `Cluster`, with these methods. It
 checks the arguments, finds the processes that a user has named, and raises the errors that all

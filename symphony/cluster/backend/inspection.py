@@ -77,7 +77,7 @@ class LogPart(NamedTuple):
 
 
 class WaitGoal(NamedTuple):
-    """What to wait for: that the processes have reached the state ``until``; see `Cluster.wait`.
+    """The goal of a wait: that the processes have reached the state ``until``; see `Cluster.wait`.
 
     ``processes`` is what the user has written; None stands for all processes. ``timeout`` is in
     seconds, or None.
@@ -169,7 +169,7 @@ class Inspection(Access):
 
     @cached_property
     def records(self) -> Records:
-        """What is kept of experiments and runs, such as resource use. By default, nothing is."""
+        """The records of experiments and runs, such as resource use. By default, there are none."""
         from symphony.cluster.backend.records import Records
 
         return Records(self.observe)

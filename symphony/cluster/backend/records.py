@@ -1,4 +1,4 @@
-"""What a backend keeps of experiments and of their runs beside their statuses."""
+"""The records that a backend keeps of experiments and runs, in addition to their statuses."""
 
 from __future__ import annotations
 

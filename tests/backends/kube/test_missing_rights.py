@@ -1,4 +1,4 @@
-"""What works without some rights, with an API server in memory behind a proxy that refuses calls.
+"""Test users who lack some rights, with an API server in memory behind a proxy that refuses calls.
 
 `test_limited_rights.py` tests the refusals of a real server.
 """

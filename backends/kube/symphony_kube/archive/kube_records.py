@@ -1,4 +1,4 @@
-"""What is kept of experiments in a Kubernetes cluster, in its objects and on this machine."""
+"""The records of experiments in a Kubernetes cluster: in its objects and on this machine."""
 
 from __future__ import annotations
 

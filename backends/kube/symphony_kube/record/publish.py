@@ -54,7 +54,7 @@ def publish(
 def _patch_of(body: Object, entries: EncodedRecord, valid_ending: str) -> Object:
     """Return the patch that adds entries to a copy of the record.
 
-    ``valid_ending`` is that of the stored record, or ``""`` if nobody knows it. Programs that end
+    ``valid_ending`` is that of the stored record, or ``""`` if it is not known. Programs that end
     the experiment at the same time can reach the copy in another order than the stored record.
     """
     record = record_in(body["metadata"].get("annotations") or {})

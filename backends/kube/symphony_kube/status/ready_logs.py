@@ -1,7 +1,7 @@
 """Read the logs that show when processes are ready.
 
 Kubernetes cannot test a log. Whoever shows or awaits the readiness of processes therefore reads
-their logs, unless somebody else has already recorded the result in an annotation of the Pod.
+their logs, unless another program has already recorded the result in an annotation of the Pod.
 """
 
 from __future__ import annotations

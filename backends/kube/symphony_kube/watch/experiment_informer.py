@@ -252,7 +252,7 @@ class ExperimentInformer:
     def read_ready_logs(self) -> None:
         """Read the logs that show when processes are ready, and follow them if objects are watched.
 
-        The present logs of processes that seem to be late are read first, because nobody may have
+        The present logs of processes that seem to be late are read first: perhaps no program has
         read them in time.
         """
         from symphony_kube.status.ready_logs import ReadyLogs, find_ready, unready_executions

@@ -395,6 +395,49 @@ def test_a_rank_that_has_failed_for_the_last_time_waits_for_its_job_set():
     assert found == [("running", "", None, 2), ("running", waits, None, 2)]
 
 
+def with_added_container(body):
+    """Return a Pod to which a webhook has added a container that does not exit."""
+    containers = [*body["spec"]["containers"], {"name": "proxy"}]
+    spec = {**body["spec"], "containers": containers, "restartPolicy": "Never"}
+    added = {"name": "proxy", "restartCount": 0, "state": RUNNING}
+    statuses = [*body["status"]["containerStatuses"], added]
+    return {**body, "spec": spec, "status": {"phase": "Running", "containerStatuses": statuses}}
+
+
+WAITS = "its JobSet has not finished yet"
+
+
+@pytest.mark.parametrize(
+    ("restarts", "codes", "expected"),
+    [
+        (0, (0, 0), [("succeeded", "", 0, 0)] * 2),
+        # Another rank could still fail, and the JobSet would then restart this one.
+        (0, (0, None), [("running", f"exited with 0; {WAITS}", None, 0), ("running", "", None, 0)]),
+        # The JobSet restarts the ranks when the Pod has failed, which the added container prevents.
+        (0, (3, None), [("running", f"exited with 3; {WAITS}", None, 0), ("running", "", None, 0)]),
+        # The JobSet has no restart left.
+        (2, (0, None), [("succeeded", "", 0, 2), ("running", "", None, 2)]),
+        (2, (3, None), [("failed", "", 3, 2), ("running", "", None, 2)]),
+    ],
+)
+def test_ranks_have_results_while_containers_run_that_a_webhook_has_added(
+    restarts, codes, expected
+):
+    pods = []
+    for rank, code in enumerate(codes):
+        state = RUNNING if code is None else exited(code)
+        pods.append(with_added_container(pod(rank, state, attempt=restarts)))
+    assert shown(*pods, restarts=restarts) == expected
+    # One rank is observed after the other.
+    observer = PodObserver("e")
+    observer.replace(PODS, [with_added_container(pod(0, RUNNING, attempt=restarts)), pods[1]])
+    observer.replace(JOB_SETS, [job_set(restarts=restarts)])
+    observer.observe(NOW)
+    observer.apply(PODS, "MODIFIED", pods[0])
+    found = [(item.state.value, item.exit_code) for item in observer.observe(NOW).status]
+    assert found == [(state, code) for state, _, code, _ in expected]
+
+
 def test_a_unit_that_has_failed():
     """The Pod of the failed rank remains, and the controller has deleted the other one."""
     failed = pod(1, FAILED, attempt=2, phase="Failed")

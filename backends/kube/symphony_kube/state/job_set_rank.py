@@ -7,7 +7,7 @@ the JobSet shows the state of the ranks that have no Pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from symphony.status import ENDED, ReasonCode, State
@@ -34,7 +34,8 @@ class JobSetRank(UnitStatus):
     """The state of a rank in its latest attempt. ``job`` is the state of its JobSet.
 
     ``failure`` is the failure for which the JobSet restarted before this attempt or for which it
-    has failed, in words, or ``""`` if no Pod shows it any more.
+    has failed, in words, or ``""`` if no Pod shows it any more. ``all_have_succeeded`` returns whether
+    the processes of all ranks have exited with 0 in this attempt.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class JobSetRank(UnitStatus):
         *,
         supervising: bool = False,
         failure: str = "",
+        all_have_succeeded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._failure = failure
+        self._all_have_succeeded = all_have_succeeded
         super().__init__(unit, pods, job, deleted_pod, now, supervising=supervising)
 
     def _deleting(
@@ -90,10 +93,22 @@ class JobSetRank(UnitStatus):
                     cause = f"exit code {exited.exit_code}"
                 container = self._restarting(exited, job, cause)
             elif job.result is None and container.state in ENDED:
-                # All ranks restart if another one fails.
-                container = await_result(container, job.kind)
+                if not self._is_final(container, pod, can_restart=restarts):
+                    container = await_result(container, job.kind)
             result[name] = container
         return result
+
+    def _is_final(self, container: ContainerStatus, pod: PodStatus, *, can_restart: bool) -> bool:
+        """Return whether the exit of a process is its result although its JobSet has not finished.
+
+        The JobSet does not finish while a container runs that a webhook has added to the Pod. If
+        it can restart, it restarts all ranks when one of them has failed.
+        """
+        if not self._runs_added_container(pod):
+            return False
+        if not can_restart:
+            return True
+        return container.state is State.SUCCEEDED and self._all_have_succeeded()
 
     def _ended_by_deletion(
         self, container: ContainerStatus, pod: PodStatus, job: JobStatus

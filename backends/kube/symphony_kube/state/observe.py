@@ -11,6 +11,7 @@ from __future__ import annotations
 import graphlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from symphony.plan.disruption import lost_text
@@ -161,8 +162,8 @@ class PodObserver:
         # These are caches. ``_units`` and ``_created`` are valid until an object is created or
         # deleted.
         self._unit_statuses: dict[str, UnitStatus] = {}
-        # The ranks of each JobSet in the roster.
-        self._job_sets: dict[str, list[str]] = {}
+        # The ranks of each JobSet in the roster, by their names.
+        self._job_sets: dict[str, dict[str, Unit]] = {}
         self._process_statuses: dict[str, tuple[ContainerStatus, ProcessStatus]] = {}
         self._units: Roster | None = None
         self._created: float | None = None
@@ -446,7 +447,8 @@ class PodObserver:
         self._find_roster()
         roster = self._roster or ()
         self._job_sets = {
-            name: [rank.name for rank in ranks] for name, ranks in ranks_of_job_sets(roster).items()
+            name: {rank.name: rank for rank in ranks}
+            for name, ranks in ranks_of_job_sets(roster).items()
         }
         if self._supervising:
             return roster
@@ -561,13 +563,18 @@ class PodObserver:
             removed_job = self._removed_jobs.get(unit.name)
             return UnitStatus(*arguments, supervising=self._supervising, removed_job=removed_job)
         failure = "" if job is None else self._failure_of_job_set(unit.job_set, job)
-        return JobSetRank(*arguments, supervising=self._supervising, failure=failure)
+        return JobSetRank(
+            *arguments,
+            supervising=self._supervising,
+            failure=failure,
+            all_have_succeeded=partial(self._have_all_ranks_succeeded, unit.job_set),
+        )
 
     def _failure_of_job_set(self, name: str, job: JobStatus) -> str:
         """Return the failure for which a JobSet restarted last or has failed, in words."""
         attempt = job.attempt.number if job.result is State.FAILED else job.attempt.number - 1
         pods: list[PodStatus] = []
-        for rank in self._job_sets.get(name, ()):
+        for rank in self._job_sets.get(name, {}):
             if job.result is State.FAILED and job.first_failed not in ("", rank):
                 continue
             pods += self._pods.get(rank, {}).values()
@@ -577,6 +584,17 @@ class PodObserver:
         if failure:
             self._failures.setdefault((job.uid, attempt), failure)
         return self._failures.get((job.uid, attempt), "")
+
+    def _have_all_ranks_succeeded(self, name: str) -> bool:
+        """Return whether the processes of all ranks of a JobSet have exited with 0."""
+        for rank in self._job_sets.get(name, {}).values():
+            pods, _ = self._latest_attempt(rank.name)
+            containers = pods[-1].containers if pods else {}
+            for process in rank.processes:
+                container = containers.get(process, NOT_CREATED)
+                if container.state is not State.SUCCEEDED:
+                    return False
+        return True
 
     def _latest_attempt(self, unit: str) -> tuple[list[PodStatus], JobStatus | None]:
         """Return the Pods, oldest first, and the Job of the latest attempt to run a unit.

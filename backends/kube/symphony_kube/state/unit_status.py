@@ -512,6 +512,10 @@ class UnitStatus:
         """
         if container.state is not State.SUCCEEDED and _can_retry(job, failures):
             return False
+        return self._runs_added_container(pod)
+
+    def _runs_added_container(self, pod: PodStatus) -> bool:
+        """Return whether a container is running in a Pod that symphony has not added to it."""
         return any(
             name not in self._unit.processes and other.state is State.RUNNING
             for name, other in pod.containers.items()

@@ -223,7 +223,9 @@ def test_lost_watch_is_continued(serve, end, answer):
 
 
 @pytest.mark.parametrize(
-    "end", [410, [error(410)], [error(504)]], ids=["an answer", "an event", "too new"]
+    "end",
+    [410, 504, [error(410)], [error(504)]],
+    ids=["an answer", "too new", "an event", "an event, too new"],
 )
 def test_unavailable_version_causes_a_new_list(serve, end):
     server, api = serve(end, [event("MODIFIED", 201)])

@@ -34,8 +34,8 @@ class JobSetRank(UnitStatus):
     """The state of a rank in its latest attempt. ``job`` is the state of its JobSet.
 
     ``failure`` is the failure for which the JobSet restarted before this attempt or for which it
-    has failed, in words, or ``""`` if no Pod shows it any more. ``all_have_succeeded`` returns whether
-    the processes of all ranks have exited with 0 in this attempt.
+    has failed, in words, or ``""`` if no Pod shows it any more. ``all_have_succeeded`` returns
+    whether the processes of all ranks have exited with 0 in this attempt.
     """
 
     def __init__(
@@ -92,23 +92,25 @@ class JobSetRank(UnitStatus):
                 if exited.exit_code is not None:
                     cause = f"exit code {exited.exit_code}"
                 container = self._restarting(exited, job, cause)
-            elif job.result is None and container.state in ENDED:
-                if not self._is_final(container, pod, can_restart=restarts):
-                    container = await_result(container, job.kind)
+            elif self._awaits_job_set(container, pod, job, can_restart=restarts):
+                container = await_result(container, job.kind)
             result[name] = container
         return result
 
-    def _is_final(self, container: ContainerStatus, pod: PodStatus, *, can_restart: bool) -> bool:
-        """Return whether the exit of a process is its result although its JobSet has not finished.
+    def _awaits_job_set(
+        self, container: ContainerStatus, pod: PodStatus, job: JobStatus, *, can_restart: bool
+    ) -> bool:
+        """Return whether the result of a process that has exited depends on its JobSet.
 
-        The JobSet does not finish while a container runs that a webhook has added to the Pod. If
-        it can restart, it restarts all ranks when one of them has failed.
+        A JobSet that can restart restarts all ranks when one of them has failed. It does not finish
+        while a container runs that a webhook has added to a Pod.
         """
-        if not self._runs_added_container(pod):
+        if job.result is not None or container.state not in ENDED:
             return False
-        if not can_restart:
+        if not self._runs_added_container(pod):
             return True
-        return container.state is State.SUCCEEDED and self._all_have_succeeded()
+        has_succeeded = container.state is State.SUCCEEDED and self._all_have_succeeded()
+        return can_restart and not has_succeeded
 
     def _ended_by_deletion(
         self, container: ContainerStatus, pod: PodStatus, job: JobStatus

@@ -4,6 +4,10 @@ Measurements on a shared machine are noisy, the noise changes over time, and eac
 affects the next one. The programs that are compared (the sides) are therefore measured in turns
 within one run, in orders in which each side follows every other side equally often. The medians of
 the sides are compared.
+
+The elapsed time depends on the other programs of the machine. `timed` therefore also measures the
+processor time of all programs that take part, and with ``--real-time``, all sides run before the
+other programs of the machine.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
+
+from _processor_time import adopt_orphans, descendant_seconds
 
 Side = Callable[[], float]
 
@@ -77,11 +83,28 @@ def order(number: int, sides: int) -> list[int]:
     return found[::-1] if sides % 2 and number // sides % 2 else found
 
 
-def timed(function: Callable[[], object]) -> float:
-    """Return the duration of a call in seconds."""
-    begin = time.perf_counter()
+class Duration(float):
+    """The duration of a call in seconds.
+
+    ``processor_seconds`` is the processor time of this program and of its descendants meanwhile.
+    """
+
+    processor_seconds: float
+
+    def __new__(cls, seconds: float, processor_seconds: float) -> Duration:
+        """Create a duration."""
+        duration = super().__new__(cls, seconds)
+        duration.processor_seconds = processor_seconds
+        return duration
+
+
+def timed(function: Callable[[], object]) -> Duration:
+    """Return the duration of a call."""
+    descendants = descendant_seconds()
+    own, begin = time.process_time(), time.perf_counter()
     function()
-    return time.perf_counter() - begin
+    seconds, used = time.perf_counter() - begin, time.process_time() - own
+    return Duration(seconds, used + descendant_seconds() - descendants)
 
 
 def median(samples: Iterable[float]) -> float:
@@ -214,6 +237,12 @@ def format_value(value: float, unit: str) -> str:
     )
 
 
+def processor_times(samples: Sequence[float]) -> list[float]:
+    """Return the processor times of durations, or none if one of the samples has none."""
+    found = [sample.processor_seconds for sample in samples if isinstance(sample, Duration)]
+    return found if len(found) == len(samples) else []
+
+
 # --- the command line of a benchmark ---
 
 
@@ -239,7 +268,15 @@ def main(description: str, measure: Callable[[Options], Iterable[Figure]]) -> No
     parser.add_argument(
         "--json", action="store_true", help="one JSON object a figure, with every sample"
     )
+    parser.add_argument(
+        "--real-time",
+        action="store_true",
+        help="run before all other programs of the machine (as root), so that they have no effect",
+    )
     arguments = parser.parse_args()
+    if arguments.real_time:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    adopt_orphans()
     # An installed package has bytecode. Without it, a command would compile its modules each time.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # The default action of TERM would leave processes running. An exception lets the benchmark stop
@@ -258,6 +295,8 @@ def print_json(figure: Figure) -> None:
     medians: dict[str, Any] = {
         "median": median(figure.ours),
         "peer_median": median(figure.peer) if figure.peer else None,
+        "processor_seconds": processor_times(figure.ours),
+        "peer_processor_seconds": processor_times(figure.peer),
     }
     print(json.dumps({**asdict(figure), **medians}), flush=True)
 
@@ -282,10 +321,15 @@ class Table:
         ours = format_value(median(figure.ours), figure.unit)
         row = self._row(figure.what, ours, peer, figure.result, figure.target)
         print(f"{row} {verdict}".rstrip(), flush=True)
-        if figure.note:
+        for note in (_compare_processor_times(figure), figure.note):
+            self._print_note(note)
+
+    @staticmethod
+    def _print_note(note: str) -> None:
+        if note:
             width = max(60, shutil.get_terminal_size().columns)
             print(
-                textwrap.fill(figure.note, width, initial_indent="    ", subsequent_indent="    "),
+                textwrap.fill(note, width, initial_indent="    ", subsequent_indent="    "),
                 flush=True,
             )
 
@@ -294,3 +338,15 @@ class Table:
         return " ".join(
             cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)
         ).rstrip()
+
+
+def _compare_processor_times(figure: Figure) -> str:
+    """Return a note about the processor times of both sides, or ``""`` if they are unknown."""
+    ours, peer = processor_times(figure.ours), processor_times(figure.peer)
+    if not ours or not peer:
+        return ""
+    own, other = median(ours), median(peer)
+    return (
+        f"processor time {format_value(own, 's')}, peer {format_value(other, 's')}: "
+        f"{_times(own, other)}"
+    )

@@ -11,11 +11,12 @@ same processes. For each side, the benchmark measures the time until all process
 After a warm-up round that is not counted, the sides take turns. The order changes from round to
 round, so that each side follows every other side equally often. The medians of the sides are
 compared. Every measurement starts from the same state: the processes of the previous measurement
-have exited, and the machine is as idle as before the first measurement (the benchmark waits at most
-ten seconds for this state). All files are in memory if /dev/shm exists, unless TMPDIR is set. The
-reason is that an ext4 file system without a journal searches the recently deleted inodes for each
-new file. On such a file system, the files that were deleted before a side's turn would slow down
-that side (for 500 files, by 8 ms at first and 300 ms after some rounds).
+have exited, and unless the benchmark runs with --real-time, the machine is about as idle as before
+the first measurement (the benchmark waits at most two seconds for this state). All files are in
+memory if /dev/shm exists, unless TMPDIR is set. The reason is that an ext4 file system without a
+journal searches the recently deleted inodes for each new file. On such a file system, the files
+that were deleted before a side's turn would slow down that side (for 500 files, by 8 ms at first
+and 300 ms after some rounds).
 """
 
 from __future__ import annotations

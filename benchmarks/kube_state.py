@@ -33,7 +33,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
     def states() -> None:
         for unit, body in zip(units, pods, strict=True):
-            UnitStatus(unit, [parse_pod(body)], None, None, set(), NOW)
+            UnitStatus(unit, [parse_pod(body)], None, None, NOW)
 
     def statuses() -> None:
         observe("benchmark", pods, now=NOW, roster=tuple(units))

@@ -6,13 +6,13 @@ records when it is done, whoever has received the request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from symphony.errors import shown
 from symphony.plan.decisions.draft import Draft
 from symphony.plan.decisions.executions import record_stopped
-from symphony.plan.decisions.starts import is_startable_by_user
+from symphony.plan.decisions.starts import Startable, is_startable_by_user
 from symphony.plan.observation import Observation
 from symphony.plan.policies import Ending
 from symphony.plan.state import Event, Request, RunState
@@ -87,11 +87,7 @@ def check_signal(wish: Wish, state: RunState, names: Iterable[str]) -> list[str]
     """Return the processes to which a signal is sent. Raises Refused if one is not running."""
     refuse_while_stopping(state)
     wanted = known_names(wish, names)
-    idle = [name for name in wanted if state.tracks[name].state is not State.RUNNING]
-    if idle:
-        raise Refused(
-            f"no signal was sent, because these processes are not running: {join_names(idle)}"
-        )
+    refuse_idle({name: state.tracks[name].state for name in wanted})
     return wanted
 
 
@@ -187,6 +183,34 @@ def refuse_busy(state: RunState, names: Iterable[str]) -> None:
             f"another request is stopping or restarting {join_names(conflicts)}; "
             "try again when it is done"
         )
+
+
+def refuse_idle(states: Mapping[str, State]) -> None:
+    """Raise Refused if a signal is for processes of which one is not running.
+
+    ``states`` maps the processes to their states.
+    """
+    idle = [name for name, state in states.items() if state is not State.RUNNING]
+    if idle:
+        raise Refused(
+            f"no signal was sent, because these processes are not running: {join_names(idle)}"
+        )
+
+
+def is_unit_startable(
+    processes: Collection[Startable], *, is_stopping: bool, is_starting: bool
+) -> bool:
+    """Return whether a request to start a unit, whose processes start together, has an effect.
+
+    ``is_stopping`` is true if a request stops the unit, which then starts when it has exited.
+    ``is_starting`` is true if its start was requested before. The request is recorded again, in
+    case the program that recorded it was killed.
+    """
+    if is_starting:
+        return True
+    if any(process.state is State.RUNNING for process in processes):
+        return is_stopping
+    return any(is_startable_by_user(process) for process in processes)
 
 
 def known_names(wish: Wish, names: Iterable[str]) -> list[str]:

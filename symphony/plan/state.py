@@ -65,6 +65,11 @@ class Track:
     outdated: bool = False
     attempts: int = 0
 
+    @property
+    def waits_for_restart(self) -> bool:
+        """True if the process starts again by itself after a delay."""
+        return self.state is State.PENDING and self.next_start is not None
+
     def copy(self) -> Track:
         """Return a copy, faster than `dataclasses.replace`."""
         return Track(*_TRACK_VALUES(self))

@@ -23,6 +23,7 @@ from symphony.errors import BackendError, NotFound, SpecError
 from symphony.plan import start_order
 from symphony.plan.decisions.request_steps import TOLERANCE_SECONDS
 from symphony.plan.one_shots import finished_one_shots, in_whole_groups
+from symphony.plan.requests import Refused, is_unit_startable, refuse_idle
 from symphony.plan.state import Request
 from symphony.status import ENDED, ProcessStatus, ReasonCode, State
 from symphony.support.names import join_names
@@ -110,7 +111,7 @@ def start(
     # A Pod of a rank that is stopped can exist until the controller has deleted its Job.
     _refuse_to_start({name for name, rank in ranks.items() if rank.has_ended or rank.control.stop})
     others = {name: unit for name, unit in target.existing.items() if name not in ranks}
-    idle = {name: unit for name, unit in others.items() if _can_be_started(target, name)}
+    idle = {name: unit for name, unit in others.items() if _is_startable(unit)}
     attempts.check_manifests(idle)
     awaited = _find_gone(api, scope, target, is_named=processes is not None or not idle)
     operation = Operation(api, scope, target, "start", timeout)
@@ -148,12 +149,10 @@ def send_signal(
     observer, _ = experiments.observe_once(api, scope)
     status = experiments.current_status(api, scope, observer)
     selected = select_processes(status, processes)
-    idle = [process.path for process in selected if process.state is not State.RUNNING]
-    if idle:
-        raise BackendError(
-            f"experiment {scope.experiment!r}: no signal was sent, because these processes are not "
-            f"running: {join_names(idle)}"
-        )
+    try:
+        refuse_idle({process.path: process.state for process in selected})
+    except Refused as exc:
+        raise BackendError(f"experiment {scope.experiment!r}: {exc}") from exc
     refs = {ref.process: ref for ref in observer.container_refs if ref.running}
     names = [process.name for process in selected]
 
@@ -451,16 +450,13 @@ def _is_stopped_for_good(unit: UnitStatus) -> bool:
     return unit.has_ended and not unit.control.start and unit.retry is None
 
 
-def _can_be_started(target: _Target, name: str) -> bool:
-    unit = target.existing[name]
-    if unit.control.replaced or unit.control.start:
-        return True
-    containers = [unit.containers[process] for process in unit.containers]
-    if any(container.state is State.RUNNING for container in containers):
-        return bool(unit.control.stop)
-    is_new = all(container.state is State.PENDING for container in containers)
-    is_backing_off = any(container.cause.code is ReasonCode.BACKING_OFF for container in containers)
-    return not is_new or is_backing_off
+def _is_startable(unit: UnitStatus) -> bool:
+    control = unit.control
+    return is_unit_startable(
+        unit.containers.values(),
+        is_stopping=bool(control.stop),
+        is_starting=bool(control.replaced or control.start),
+    )
 
 
 def _awaits_log(unit: Unit, status: UnitStatus, observation: Observation, now: float) -> bool:

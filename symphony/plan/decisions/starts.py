@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Protocol
 
 from symphony.plan import start_order
 from symphony.plan.actions import Clear, Start
@@ -15,6 +16,20 @@ from symphony.status import ENDED, ReasonCode, State
 # The reason of a process that waits until programs of its previous execution have exited.
 WAITING_FOR_LEFTOVERS = "waiting for programs of its previous execution to exit"
 STOPPED_WITH_UNIT = "stopped with its unit"
+
+
+class Startable(Protocol):
+    """A process whose start a user can request."""
+
+    @property
+    def state(self) -> State:
+        """The current state of the process."""
+        ...
+
+    @property
+    def waits_for_restart(self) -> bool:
+        """True if the process starts again by itself after a delay."""
+        ...
 
 
 def record_obstacles(draft: Draft) -> None:
@@ -66,11 +81,11 @@ def held_by_requests(draft: Draft) -> set[str]:
     return held
 
 
-def is_startable_by_user(track: Track | None) -> bool:
+def is_startable_by_user(process: Startable | None) -> bool:
     """Return whether a request to start a process has an effect on it."""
-    if track is None or track.state is State.RUNNING:
+    if process is None or process.state is State.RUNNING:
         return False
-    return track.state in ENDED or track.next_start is not None
+    return process.state in ENDED or process.waits_for_restart
 
 
 def start_actions(draft: Draft) -> list[Start | Clear]:

@@ -17,10 +17,11 @@ from symphony.plan.requests import (
     check_signal,
     continue_elsewhere,
     finish,
+    is_unit_startable,
     stop_all,
 )
 from symphony.plan.restart_policy import Restart
-from symphony.plan.state import RunState, apply, fold
+from symphony.plan.state import RunState, Track, apply, fold
 from symphony.plan.wish import ProcessWish, Wish
 from symphony.status import ReasonCode, State
 
@@ -144,6 +145,31 @@ def test_signal_is_for_running_processes() -> None:
     assert check_signal(WISH, state(), ["a", "r-0", "a"]) == ["a", "r-0"]
     with pytest.raises(Refused, match="these processes are not running: a, b"):
         check_signal(WISH, state(exited("a")), ["a", "b", "r-0"])
+
+
+RUNS, ENDED = Track(state=State.RUNNING), Track(state=State.FAILED)
+WAITS, BACKS_OFF = Track(), Track(next_start=9.0)
+
+
+@pytest.mark.parametrize(
+    ("processes", "is_stopping", "is_starting", "is_startable"),
+    [
+        ([ENDED, ENDED], False, False, True),
+        ([BACKS_OFF, WAITS], False, False, True),
+        # It starts by itself.
+        ([WAITS, WAITS], False, False, False),
+        ([RUNS, ENDED], False, False, False),
+        # It starts when it has exited.
+        ([RUNS, ENDED], True, False, True),
+        # The command that has requested the start can have been killed.
+        ([WAITS], False, True, True),
+    ],
+)
+def test_units_that_a_request_can_start(
+    processes: list[Track], is_stopping: bool, is_starting: bool, is_startable: bool
+) -> None:
+    found = is_unit_startable(processes, is_stopping=is_stopping, is_starting=is_starting)
+    assert found is is_startable
 
 
 CHANGED = event("changed", revision=1, added=[], removed=["a"], restarted=[])

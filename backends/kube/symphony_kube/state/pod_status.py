@@ -97,6 +97,11 @@ class ContainerStatus:
         """The reason for the process's state, as text."""
         return self.cause.text
 
+    @property
+    def waits_for_restart(self) -> bool:
+        """True if the process starts again by itself after a delay."""
+        return self.state is State.PENDING and self.cause.code is ReasonCode.BACKING_OFF
+
 
 # The state of a process that has not been created and does not wait for another process.
 NOT_CREATED = ContainerStatus()

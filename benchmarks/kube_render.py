@@ -18,7 +18,7 @@ import yaml
 from _pairs import Figure, Options, at_most, at_most_times, in_turns, main, median
 
 from symphony import Experiment
-from symphony.plan.resolve import Plan
+from symphony.plan.plan import Plan
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.render.experiment import render
 from symphony_kube.render.manifest import KubeManifest

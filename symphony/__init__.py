@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from symphony.launched_program import Address, address
     from symphony.local import LocalCluster as LocalCluster
     from symphony.model import Experiment, Process, ProcessGroup
+    from symphony.plan.plan import Plan
     from symphony.plan.resolution.addresses import AddressBook, Endpoint
-    from symphony.plan.resolve import Plan
     from symphony.status import ExperimentStatus, LogLine, ProcessStatus, State
     from symphony.tmux import TmuxCluster as TmuxCluster
     from symphony.usage import ExperimentUsage, ProcessUsage
@@ -66,7 +66,7 @@ _NAMES = {
     "launched_program": ("Address", "address"),
     "local": ("LocalCluster",),
     "plan.resolution.addresses": ("AddressBook", "Endpoint"),
-    "plan.resolve": ("Plan",),
+    "plan.plan": ("Plan",),
     "model": ("Experiment", "Process", "ProcessGroup"),
     "status": ("ExperimentStatus", "LogLine", "ProcessStatus", "State"),
     "tmux": ("TmuxCluster",),

@@ -27,7 +27,7 @@ from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model.settings.table import Settings
-    from symphony.plan.resolve import Plan, PlannedProcess
+    from symphony.plan.plan import Plan, PlannedProcess
     from symphony.status import ProcessStatus
 
 ADDED, REMOVED, RESTARTED, STARTED, UPDATED, UNCHANGED = (

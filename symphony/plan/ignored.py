@@ -10,7 +10,7 @@ from symphony.model.settings.table import SETTINGS
 from symphony.support.names import join_names
 
 if TYPE_CHECKING:
-    from symphony.plan.resolve import Plan, PlannedProcess
+    from symphony.plan.plan import Plan, PlannedProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from symphony.plan.resolve import PlannedProcess
+    from symphony.plan.plan import PlannedProcess
 
 
 def shell_line(cmds: Sequence[str]) -> str:

@@ -23,11 +23,11 @@ from symphony.errors import SpecError
 from symphony.model.settings.quantities import parse_quantity
 from symphony.model.settings.table import SUPERVISED, Settings, honoured_by
 from symphony.plan.ignored import Ignored, ignored_settings
+from symphony.plan.plan import Plan, PlannedProcess
 from symphony.plan.policies import Policies
 from symphony.plan.resolution.addresses import endpoints_of
 from symphony.plan.resolution.configs import digest as configs_digest
 from symphony.plan.resolution.configs import digests
-from symphony.plan.resolve import Plan, PlannedProcess
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.shell import argv, command_argv
 from symphony.supervised.processes.identity import RUN_ID_VARIABLE

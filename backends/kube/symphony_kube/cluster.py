@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchives
     from symphony.model import Experiment
     from symphony.model.settings.validators import Strings
-    from symphony.plan.resolve import Plan
+    from symphony.plan.plan import Plan
     from symphony_kube.api.client import Api
     from symphony_kube.archive.recording import Settings
     from symphony_kube.lifecycle.description import Description, NewDescription

@@ -20,7 +20,7 @@ from symphony_slurm.submit.resource_request import (
 from symphony_slurm.submit.sbatch_options import changes_request
 
 if TYPE_CHECKING:
-    from symphony.plan.resolve import Plan
+    from symphony.plan.plan import Plan
     from symphony.supervised.processes.spec import ProcessSpec
     from symphony_slurm.job.placement import Placement
 

@@ -17,7 +17,7 @@ from symphony.supervised.render import HostManifest, grace_seconds
 from symphony_slurm.run_files import AGENT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
-    from symphony.plan.resolve import Plan
+    from symphony.plan.plan import Plan
     from symphony_slurm.submit.resource_request import Shape
 
 # The settings that Slurm implements in addition to those of one machine.

@@ -23,8 +23,8 @@ from symphony.cluster.matching import experiment_exists, experiment_not_found
 from symphony.errors import LaunchFailed
 from symphony.events import ExperimentEvent
 from symphony.log_blocks import LogBlock
+from symphony.plan.plan import Plan
 from symphony.plan.resolution.addresses import AddressScheme
-from symphony.plan.resolve import Plan
 from symphony.plan.topology import Topology
 from symphony.status import ExperimentStatus
 from symphony.supervised import preflight

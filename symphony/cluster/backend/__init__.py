@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from symphony.cluster.results import Manifest
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
+    from symphony.plan.plan import Plan
     from symphony.plan.resolution.addresses import AddressScheme
-    from symphony.plan.resolve import Defaults, Plan
+    from symphony.plan.resolve import Defaults
     from symphony.status import ExperimentStatus, ProcessStatus
 
 # The class of the manifests of a backend.

@@ -14,8 +14,9 @@ from typing import Any
 
 from symphony import Experiment
 from symphony.model.document.files import to_yaml_documents
+from symphony.plan.plan import Plan
 from symphony.plan.resolution.addresses import AddressScheme
-from symphony.plan.resolve import Plan, resolve
+from symphony.plan.resolve import resolve
 from symphony_kube.api.labels import ROSTER, Scope
 from symphony_kube.render.container_scripts import script
 from symphony_kube.render.experiment import render

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony import Experiment
-from symphony.plan.resolve import Plan
+from symphony.plan.plan import Plan
 from symphony.plan.shell import argv
 from symphony_kube.api.labels import Scope
 from symphony_kube.render.experiment import render

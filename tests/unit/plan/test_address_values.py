@@ -11,8 +11,9 @@ import pytest
 from symphony import Experiment, SpecError
 from symphony.lint.repaired_copies import repaired
 from symphony.model.experiment.address_references import escape, replace_references
+from symphony.plan.plan import PlannedProcess
 from symphony.plan.resolution.unexpanded import check_unexpanded_variables
-from symphony.plan.resolve import PlannedProcess, check_experiment, resolve
+from symphony.plan.resolve import check_experiment, resolve
 from tests.unit.strategies import SCHEME
 
 

@@ -11,7 +11,8 @@ import pytest
 from symphony import Experiment, SpecError
 from symphony.lint import structure
 from symphony.plan.changes import compare, snapshot_of_plan
-from symphony.plan.resolve import Plan, check_experiment, resolve
+from symphony.plan.plan import Plan
+from symphony.plan.resolve import check_experiment, resolve
 from tests.unit.strategies import SCHEME
 
 TEMPLATE = "server ${pool.0.addr};\nall ${pool.addrs} $host $${pool.addr} ${HOME}\n"

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from symphony import Experiment, NotFound
 from symphony.plan.ignored import Ignored, ignored_settings
+from symphony.plan.plan import Plan, PlannedProcess
 from symphony.plan.resolution.addresses import AddressBook, AddressScheme, Endpoint
-from symphony.plan.resolve import Defaults, Plan, PlannedProcess, resolve
+from symphony.plan.resolve import Defaults, resolve
 from tests.unit.strategies import SCHEME, experiments
 
 

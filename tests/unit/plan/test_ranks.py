@@ -9,8 +9,9 @@ import pytest
 from symphony import Experiment, SpecError
 from symphony.model.document.scaling import Source
 from symphony.plan.changes import Changes, compare, snapshot_of_plan
+from symphony.plan.plan import Plan
 from symphony.plan.resolution.addresses import AddressScheme
-from symphony.plan.resolve import Plan, resolve
+from symphony.plan.resolve import resolve
 from symphony.plan.state import Track
 from symphony.plan.unit_decision import UnitDecision, decide_unit
 from symphony.status import ReasonCode, State

@@ -8,8 +8,9 @@ import pytest
 
 from symphony import Experiment, NotFound, SpecError, address
 from symphony.plan.changes import Changes, compare, snapshot_of_plan
+from symphony.plan.plan import Plan
 from symphony.plan.resolution.addresses import AddressScheme
-from symphony.plan.resolve import Plan, resolve
+from symphony.plan.resolve import resolve
 from symphony.plan.topology import folded, topology
 
 SCHEME = AddressScheme(backend="local", host=lambda _: "127.0.0.1", bind_host="127.0.0.1")

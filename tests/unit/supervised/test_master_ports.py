@@ -11,8 +11,9 @@ import pytest
 
 from symphony import Experiment
 from symphony.model.settings.validators import DEFAULT_PORT_RANGE
+from symphony.plan.plan import Plan
 from symphony.plan.resolution.addresses import AddressScheme
-from symphony.plan.resolve import Plan, resolve
+from symphony.plan.resolve import resolve
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.render import render

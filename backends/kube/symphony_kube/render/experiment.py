@@ -18,8 +18,8 @@ from symphony.code.snapshot import CodeArchive, CodeArchives
 from symphony.config.locations import expand_user
 from symphony.model.settings.table import KUBE, honoured_by
 from symphony.plan.ignored import Ignored, ignored_settings
+from symphony.plan.plan import Plan
 from symphony.plan.resolution.process_settings import secret_text
-from symphony.plan.resolve import Plan
 from symphony_kube.api.labels import Scope
 from symphony_kube.record.encoded_record import record_of_launch
 from symphony_kube.render import pods

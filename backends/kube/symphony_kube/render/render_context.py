@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from symphony.code.snapshot import CodeArchives
+from symphony.plan.plan import Plan, PlannedProcess
 from symphony.plan.resolution.addresses import Endpoint
-from symphony.plan.resolve import Plan, PlannedProcess
 from symphony_kube.api.labels import UNIT, Scope
 from symphony_kube.render import shared_variables
 from symphony_kube.render.options import RenderOptions

@@ -10,7 +10,7 @@ from typing import Any
 
 from symphony.code.snapshot import CodeArchives
 from symphony.plan.changes import ProcessSnapshot, Snapshot, snapshot_of_plan
-from symphony.plan.resolve import Plan, PlannedProcess
+from symphony.plan.plan import Plan, PlannedProcess
 from symphony_kube.render.given_fields.merge import to_plain_data
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.sync import obstacle

@@ -9,7 +9,7 @@ See docs/adr/0011-restarts-in-place.md.
 from __future__ import annotations
 
 from symphony.code.delta import CODE, REMOVED
-from symphony.plan.resolve import PlannedProcess
+from symphony.plan.plan import PlannedProcess
 from symphony_kube.render.container_scripts import FIRST_PROCESS_MARK, SHELL
 from symphony_kube.render.file_objects.code_volumes import TARGET_PATH
 from symphony_kube.render.options import RenderOptions

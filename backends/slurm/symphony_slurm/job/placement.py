@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symphony.plan.plan import Plan
 from symphony.plan.resolution.addresses import AddressScheme, PortCheck
-from symphony.plan.resolve import Defaults, Plan, resolve
+from symphony.plan.resolve import Defaults, resolve
 from symphony.supervised.processes.scratch import SCRATCH_VARIABLE
 from symphony.supervised.processes.spec import ProcessSpec, with_devices
 from symphony.supervised.record.directory import RunDirectory

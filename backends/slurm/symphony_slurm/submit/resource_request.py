@@ -15,7 +15,7 @@ from symphony.errors import SpecError
 from symphony.model.settings.quantities import MEBIBYTE_BYTES, parse_quantity
 
 if TYPE_CHECKING:
-    from symphony.plan.resolve import Plan, PlannedProcess
+    from symphony.plan.plan import Plan, PlannedProcess
 
 # The CPUs of a process that requests none, as with a task of srun.
 DEFAULT_CPUS = 1.0

@@ -16,7 +16,7 @@ from typing import Any
 
 from symphony.code.snapshot import SHORT_DIGEST_LENGTH, CodeArchive, size_text
 from symphony.errors import SpecError
-from symphony.plan.resolve import PlannedProcess
+from symphony.plan.plan import PlannedProcess
 from symphony_kube.api.labels import CODE, SNAPSHOT, Scope
 from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
 from symphony_kube.render.text import Object, escape

@@ -7,8 +7,8 @@ replaced.
 
 from __future__ import annotations
 
+from symphony.plan.plan import Plan, PlannedProcess
 from symphony.plan.resolution.configs import digest
-from symphony.plan.resolve import Plan, PlannedProcess
 from symphony_kube.api.labels import CONFIGS, Scope
 from symphony_kube.render.text import Object, check_file_name
 

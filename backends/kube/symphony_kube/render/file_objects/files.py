@@ -8,8 +8,8 @@ from pathlib import Path
 from symphony.code.snapshot import CodeArchives
 from symphony.config.locations import expand_user
 from symphony.errors import SpecError
+from symphony.plan.plan import Plan
 from symphony.plan.resolution.encryption_keys import generate
-from symphony.plan.resolve import Plan
 
 # The maximum size of a Secret or ConfigMap; see MaxSecretSize in
 # k8s.io/kubernetes/pkg/apis/core/types.go.

@@ -9,7 +9,7 @@ import base64
 from collections.abc import Iterator, Mapping
 
 from symphony.errors import SpecError
-from symphony.plan.resolve import Plan
+from symphony.plan.plan import Plan
 from symphony_kube.api.labels import KEYS, SECRETS, Scope
 from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
 from symphony_kube.render.text import Object, check_file_name, check_object_name

@@ -12,7 +12,7 @@ from typing import Any
 
 from symphony.errors import SpecError
 from symphony.model.settings.table import Settings
-from symphony.plan.resolve import Plan, PlannedProcess
+from symphony.plan.plan import Plan, PlannedProcess
 from symphony.plan.shell import argv
 from symphony.support.names import join_names
 from symphony_kube.api.labels import KEYS, SECRETS

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symphony.errors import SpecError
-from symphony.plan.resolve import Plan, PlannedProcess
+from symphony.plan.plan import Plan, PlannedProcess
 from symphony_kube.render.container_scripts import FIRST_PROCESS_MARK
 
 # Start the ranks of the Pod. If one of them fails, stop the others, and exit with its code. Every

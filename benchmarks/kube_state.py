@@ -16,6 +16,7 @@ from _pairs import Figure, Options, at_most, main
 from symphony_kube.api import labels
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.observe import observe
+from symphony_kube.state.observed_attempt import ObservedAttempt
 from symphony_kube.state.pod_status import parse_pod
 from symphony_kube.state.unit_status import UnitStatus
 
@@ -33,7 +34,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
     def states() -> None:
         for unit, body in zip(units, pods, strict=True):
-            UnitStatus(unit, [parse_pod(body)], None, None, NOW)
+            UnitStatus(ObservedAttempt(unit, [parse_pod(body)], None, None, NOW))
 
     def statuses() -> None:
         observe("benchmark", pods, now=NOW, roster=tuple(units))

@@ -24,8 +24,8 @@ from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import Attempt, Control
 from symphony_kube.state.job_status import parse_job
 from symphony_kube.state.observe import JOBS, PODS, PodObserver
+from symphony_kube.state.observed_attempt import OVERDUE_SECONDS
 from symphony_kube.state.pod_status import parse_pod, parse_time
-from symphony_kube.state.unit_status import OVERDUE_SECONDS
 
 from .decisions import actions, decided, started
 from .histories import read_history

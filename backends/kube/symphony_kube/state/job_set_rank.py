@@ -13,24 +13,24 @@ from dataclasses import replace
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.job_status import JobStatus
-from symphony_kube.state.pod_status import ContainerStatus, PodStatus, waiting_for_queue
-from symphony_kube.state.reasons import Reason
-from symphony_kube.state.unit_status import (
+from symphony_kube.state.observed_attempt import (
     JOB_BLOCKED_SECONDS,
     POD_DELETED,
     STOPPING,
     Containers,
-    UnitStatus,
+    ObservedAttempt,
     await_result,
     succeeded_with_job,
 )
+from symphony_kube.state.pod_status import ContainerStatus, PodStatus, waiting_for_queue
+from symphony_kube.state.reasons import Reason
 
 UNIT_SUCCEEDED = Reason("the unit has succeeded without it")
 # The exit codes of processes that TERM or KILL has ended.
 _EXITS_BY_SIGNAL = (143, 137)
 
 
-class JobSetRank(UnitStatus):
+class JobSetRank(ObservedAttempt):
     """The state of a rank in its latest attempt. ``job`` is the state of its JobSet.
 
     ``failure`` is the failure for which the JobSet restarted before this attempt or for which it
@@ -46,13 +46,13 @@ class JobSetRank(UnitStatus):
         deleted_pod: PodStatus | None,
         now: float,
         *,
-        supervising: bool = False,
         failure: str = "",
         all_have_succeeded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._failure = failure
         self._all_have_succeeded = all_have_succeeded
-        super().__init__(unit, pods, job, deleted_pod, now, supervising=supervising)
+        super().__init__(unit, pods, job, deleted_pod, now)
+        self.can_create_pods = job is not None and job.result is None and not job.suspended
 
     def _deleting(
         self, container: ContainerStatus, pod: PodStatus, deadline: float
@@ -64,17 +64,6 @@ class JobSetRank(UnitStatus):
         if container.state in ENDED:
             return container
         return super()._deleting(container, pod, deadline)
-
-    def _stopped(self, container: ContainerStatus) -> ContainerStatus:
-        """Return the state of a rank that is stopped or being stopped.
-
-        The controller can still create the Pods of the next attempt if the JobSet has not ended.
-        """
-        job = self.job
-        can_start = job is not None and job.result is None and not job.suspended
-        if container.state is State.PENDING and can_start:
-            return replace(container, cause=STOPPING, next_start=None)
-        return super()._stopped(container)
 
     def _with_job(self, containers: Containers, pod: PodStatus, job: JobStatus) -> Containers:
         restarts = job.result is None and not job.retries_exhausted and not job.deleting
@@ -131,7 +120,7 @@ class JobSetRank(UnitStatus):
         if deleted_pod is not None and deleted_pod.attempt.number != job.attempt.number:
             known = {}
         result = {}
-        for name in self._unit.processes:
+        for name in self.unit.processes:
             container = known.get(name, ContainerStatus())
             if job.result is State.SUCCEEDED and container.state is not State.SUCCEEDED:
                 container = _ended_with_unit(container, job)
@@ -149,7 +138,7 @@ class JobSetRank(UnitStatus):
     def _failed(self, container: ContainerStatus, job: JobStatus) -> ContainerStatus:
         if container.state in ENDED:
             return container
-        is_cause = job.first_failed == self._unit.name
+        is_cause = job.first_failed == self.unit.name
         cause = POD_DELETED if is_cause else self._unit_failed(job)
         return replace(
             container, state=State.FAILED, ready=False, exit_code=None, cause=cause, ended=job.ended
@@ -176,8 +165,8 @@ class JobSetRank(UnitStatus):
         since = job.created
         if deleted_pod is not None:
             since = max(since, deleted_pod.deadline or 0.0)
-        if self._now < since + JOB_BLOCKED_SECONDS:
-            self._expires_at(since + JOB_BLOCKED_SECONDS)
+        if self.now < since + JOB_BLOCKED_SECONDS:
+            self.expires_at(since + JOB_BLOCKED_SECONDS)
             return ContainerStatus()
         text = (
             f"its JobSet has made no Pod: 'kubectl describe jobset {job.name}' shows why (a quota? "

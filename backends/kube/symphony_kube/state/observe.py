@@ -35,6 +35,7 @@ from symphony_kube.state.control_state import NO_CONTROL, Control, after_restart
 from symphony_kube.state.ending import apply_ending
 from symphony_kube.state.job_set_rank import JobSetRank, describe_failure
 from symphony_kube.state.job_status import JobStatus, is_in_job_set, parse_job, parse_job_set
+from symphony_kube.state.observed_attempt import POD_DELETED, POD_REMOVED, ObservedAttempt
 from symphony_kube.state.pod_status import (
     NOT_CREATED,
     ContainerRef,
@@ -44,7 +45,7 @@ from symphony_kube.state.pod_status import (
     parse_pod,
 )
 from symphony_kube.state.reasons import Reason
-from symphony_kube.state.unit_status import POD_DELETED, POD_REMOVED, UnitStatus, policy_of
+from symphony_kube.state.unit_status import UnitStatus, policy_of
 
 BACKEND = "kube"
 # The start order does not delay these restarts.
@@ -558,17 +559,21 @@ class PodObserver:
         deleted_pod: PodStatus | None,
         now: float,
     ) -> UnitStatus:
-        arguments = (unit, pods, job, deleted_pod, now)
+        observed: ObservedAttempt
         if not unit.job_set:
             removed_job = self._removed_jobs.get(unit.name)
-            return UnitStatus(*arguments, supervising=self._supervising, removed_job=removed_job)
-        failure = "" if job is None else self._failure_of_job_set(unit.job_set, job)
-        return JobSetRank(
-            *arguments,
-            supervising=self._supervising,
-            failure=failure,
-            all_have_succeeded=partial(self._have_all_ranks_succeeded, unit.job_set),
-        )
+            observed = ObservedAttempt(unit, pods, job, deleted_pod, now, removed_job=removed_job)
+        else:
+            observed = JobSetRank(
+                unit,
+                pods,
+                job,
+                deleted_pod,
+                now,
+                failure="" if job is None else self._failure_of_job_set(unit.job_set, job),
+                all_have_succeeded=partial(self._have_all_ranks_succeeded, unit.job_set),
+            )
+        return UnitStatus(observed, supervising=self._supervising)
 
     def _failure_of_job_set(self, name: str, job: JobStatus) -> str:
         """Return the failure for which a JobSet restarted last or has failed, in words."""

@@ -23,9 +23,10 @@ from symphony_kube.record.ending import StoppedProcesses
 from symphony_kube.render.roster import Roster, Unit, units_of_ranks
 from symphony_kube.state.control_state import NO_CONTROL, Attempt
 from symphony_kube.state.observe import Observation
+from symphony_kube.state.observed_attempt import POD_REMOVED
 from symphony_kube.state.pod_status import ContainerStatus
 from symphony_kube.state.predictions import PID, exit_of, track_before_exit, track_of
-from symphony_kube.state.unit_status import POD_REMOVED, UnitStatus
+from symphony_kube.state.unit_status import UnitStatus
 
 # The codes of the requests with which a supervisor itself starts units again.
 RESTART_CODES = (

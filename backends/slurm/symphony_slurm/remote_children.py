@@ -685,6 +685,9 @@ class RemoteLogs:
     def watch(self, processes: Collection[str]) -> None:
         """Do nothing: an agent watches the logs of the processes that it starts."""
 
+    def pause(self, processes: Collection[str]) -> None:
+        """Do nothing: an agent watches the logs of its processes until they have exited."""
+
     def record(self, process: str) -> None:
         """Do nothing: an agent records the length of a log before it reports an exit."""
 

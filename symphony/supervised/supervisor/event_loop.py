@@ -80,6 +80,19 @@ class EventLoop:
         self._signal_callbacks.setdefault(number, []).append(callback)
         signal.signal(number, self._handle_signal)
 
+    def suspend_signal(self, number: signal.Signals) -> None:
+        """Restore the default action of a signal until `resume_signal`, if it has one callback.
+
+        A signal such as SIGCHLD, whose default action is to do nothing, can arrive thousands of
+        times in a row.
+        """
+        if len(self._signal_callbacks[number]) == 1:
+            signal.signal(number, signal.SIG_DFL)
+
+    def resume_signal(self, number: signal.Signals) -> None:
+        """Call the callbacks of a signal again when it arrives."""
+        signal.signal(number, self._handle_signal)
+
     def _handle_signal(self, number: int, _: object) -> None:
         self._posted.extend(self._signal_callbacks[number])
 

@@ -45,11 +45,14 @@ class OrphanReaper:
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
+            # The check finds all exits that take place before it.
+            self._loop.suspend_signal(signal.SIGCHLD)
             self._loop.after(CHECK_SECONDS, self._check)
 
     def _check(self) -> None:
         """Collect the exits of zombies that have been observed several times."""
         self._is_scheduled = False
+        self._loop.resume_signal(signal.SIGCHLD)
         own = self._own_pids()
         zombies = [pid for pid in _child_pids() if pid not in own and is_zombie(pid)]
         self._observed = {pid: self._observed.get(pid, 0) + 1 for pid in zombies}

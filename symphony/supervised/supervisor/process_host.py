@@ -47,6 +47,9 @@ class LogRecorder(Protocol):
     def watch(self, processes: Collection[str]) -> None:
         """Start recording the growth of the processes' logs."""
 
+    def pause(self, processes: Collection[str]) -> None:
+        """Do not watch the logs of processes for a short time, because most of them exit."""
+
     def record(self, process: str) -> None:
         """Record the length of a log now."""
 

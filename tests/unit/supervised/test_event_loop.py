@@ -79,3 +79,25 @@ def test_paused_descriptor_that_is_unwatched_is_not_watched_again(
     assert errors == ["broken"]
     os.close(read_end)
     os.close(write_end)
+
+
+@pytest.mark.parametrize("callbacks", [1, 2])
+def test_suspended_signal_has_no_effect_if_it_has_one_callback(
+    loop: EventLoop, callbacks: int
+) -> None:
+    calls: list[int] = []
+    for number in range(callbacks):
+        loop.on_signal(signal.SIGCHLD, lambda number=number: calls.append(number))  # type: ignore[misc]
+    try:
+        loop.suspend_signal(signal.SIGCHLD)
+        os.kill(os.getpid(), signal.SIGCHLD)
+        # One callback would miss signals that others need.
+        suspended = [] if callbacks == 1 else [0, 1]
+        assert list(loop._posted) == [loop._signal_callbacks[signal.SIGCHLD][i] for i in suspended]
+        loop.resume_signal(signal.SIGCHLD)
+        os.kill(os.getpid(), signal.SIGCHLD)
+        loop.post(loop.stop)
+        loop.run()
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    assert calls == [*suspended, *range(callbacks)]

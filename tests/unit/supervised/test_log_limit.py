@@ -258,3 +258,17 @@ def test_records_of_a_truncated_log_are_removed(
     recorder.close()
     assert [length for _, length in log_files.log_times(run, "p")] == [4]
     assert log_files.read(run, "p") == "new\n"
+
+
+def test_log_of_a_process_that_is_being_stopped_is_recorded_again_after_a_pause(
+    recorder: LogTimes, run: RunDirectory, log: Path
+) -> None:
+    log.touch()
+    recorder.watch(["p"])
+    recorder.pause(["p"])
+    for size in (4, 8):
+        with log.open("ab") as file:
+            file.write(b"new\n")
+        run_loop_until(recorder._loop, lambda size=size: recorder._recorded.get("p") == size)  # type: ignore[misc]
+    recorder.close()
+    assert [length for _, length in log_files.log_times(run, "p")] == [4, 8]

@@ -53,6 +53,8 @@ class LogTimes:
         self._recorded: dict[str, int] = {}
         self._growing: set[str] = set()
         self._polled: set[str] = set()
+        # The running processes that are about to exit.
+        self._paused: set[str] = set()
         self._max_times_bytes: dict[str, int] = {}
         self._is_closed = False
         self._watcher: FileWatcher | None = None
@@ -76,6 +78,27 @@ class LogTimes:
         for process in processes:
             if process not in self._growing and process not in self._polled:
                 self._watch_log(process)
+
+    def pause(self, processes: Iterable[str]) -> None:
+        """Do not watch the logs of processes for `INTERVAL_SECONDS`, because most of them exit.
+
+        Closing the watcher takes 5 to 15 ms if it has watches, or had some shortly before, because
+        the kernel waits until no CPU uses them.
+        """
+        paused = [name for name in processes if name not in self._growing]
+        if self._watcher is None or self._is_closed:
+            return
+        for process in paused:
+            self._watcher.remove(process)
+        self._paused.update(paused)
+        self._loop.after(INTERVAL_SECONDS, lambda: self._resume(paused))
+
+    def _resume(self, processes: Iterable[str]) -> None:
+        """Watch the logs again of those processes that have not exited."""
+        remaining = self._paused.intersection(processes)
+        self._paused -= remaining
+        for process in remaining:
+            self._end_interval(process)
 
     def _watch_log(self, process: str) -> None:
         log = self._path(process)
@@ -105,6 +128,7 @@ class LogTimes:
 
         Lines that were written before an event can then be distinguished from later lines.
         """
+        self._paused.discard(process)
         if not self._is_closed:
             self._record(process)
 
@@ -113,7 +137,7 @@ class LogTimes:
         if self._is_closed:
             return
         self._is_closed = True
-        for process in self._recorded.keys() | self._growing | self._polled:
+        for process in self._recorded.keys() | self._growing | self._polled | self._paused:
             self._record(process)
         if self._watcher is not None:
             self._loop.unwatch(self._watcher.fileno())

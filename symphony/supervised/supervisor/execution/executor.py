@@ -74,10 +74,10 @@ class Executor:
         elif kind is Clear:
             self._clear(batch)
         now = self.now()
+        if kind is Stop:
+            self._stop_all(batch, now)
         for action in batch:
-            if kind is Stop:
-                self._stop(action, now)
-            elif kind is Kill:
+            if kind is Kill:
                 self._kill(self._processes[action.process])
             elif kind is Reserve:
                 self._reserve(action)
@@ -95,6 +95,11 @@ class Executor:
             self._facts.note(process.name, unavailable=reason)
 
     # --- stopping ---
+
+    def _stop_all(self, actions: Sequence[Stop], now: float) -> None:
+        for action in actions:
+            self._stop(action, now)
+        self._logs.pause([action.process for action in actions])
 
     def _stop(self, action: Stop, now: float) -> None:
         process, seen = self._processes[action.process], self._facts.seen(action.process)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from symphony.errors import BackendError
-from symphony.status import ENDED, ReasonCode
+from symphony.status import ReasonCode
 from symphony_kube import client_requests
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
@@ -13,6 +13,7 @@ from symphony_kube.killer import kill_deleted
 from symphony_kube.record.encoded_record import record_of_ending
 from symphony_kube.record.ending import StoppedProcesses
 from symphony_kube.record.publish import publish
+from symphony_kube.state.ending import processes_to_stop
 from symphony_kube.state.observe import Observation, PodObserver
 from symphony_kube.state.unit_status import STOPPED
 from symphony_kube.status import experiments
@@ -55,13 +56,11 @@ def _publish_ending(
     api: Api, scope: Scope, observer: PodObserver, observation: Observation
 ) -> None:
     """Record that all processes that have not ended are stopped for good."""
-    processes = [
-        process.name
-        for process in observation.status
-        if process.state not in ENDED or process.reason_code is ReasonCode.STOPPED
+    stopped = [
+        process.name for process in observation.status if process.reason_code is ReasonCode.STOPPED
     ]
     ending = StoppedProcesses(
-        processes=tuple(processes),
+        processes=(*processes_to_stop(observation.status), *stopped),
         reason=STOPPED.text,
         code=ReasonCode.STOPPED.value,
         time=api.now(),

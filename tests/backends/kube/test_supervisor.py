@@ -28,7 +28,7 @@ from symphony_kube.record.stored_record import read_stored_record
 from symphony_kube.render.pod_parts.deadline import with_deadline
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import Control
-from symphony_kube.state.ending import apply_ending
+from symphony_kube.state.ending import apply_ending, processes_to_stop
 from symphony_kube.state.observe import PODS, PodObserver
 from symphony_kube.state.pod_status import ContainerStatus
 
@@ -194,6 +194,17 @@ def test_states_of_stopped_processes():
     assert {found[name].reason for name in "abcd"} == {STOPPED["reason"]}
     late = apply_ending(replace(ending, **LATE), containers, on_nodes="")
     assert (late["d"].state, late["d"].stopped) == (State.FAILED, False)
+
+
+def test_a_process_that_has_exited_is_not_stopped_although_its_pod_has_not_finished():
+    """The Pod finishes more than a second after the process."""
+    exited = {"terminated": {"exitCode": 0, "startedAt": STARTED, "finishedAt": ENDED}}
+    body = pod("a", exited, phase="Running")
+    body["spec"]["restartPolicy"] = "Never"
+    running = pod("b", {"running": {"startedAt": STARTED}})
+    status = observe(body, running, roster=ROSTER).status
+    assert status.processes[0].reason == "exited with 0; its Pod has not finished yet"
+    assert processes_to_stop(status) == ["b", "c"]
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from symphony.status import ENDED, ReasonCode, State
+from symphony.status import ENDED, ExperimentStatus, ReasonCode, State
 from symphony_kube.record.ending import StoppedProcesses
 from symphony_kube.state.pod_status import ContainerStatus
 from symphony_kube.state.reasons import Reason
+
+
+def processes_to_stop(status: ExperimentStatus) -> list[str]:
+    """Return the processes that an end of the experiment at this moment stops.
+
+    A process that has exited keeps its result, although its Pod or Job has not finished yet.
+    """
+    return [
+        process.name
+        for process in status
+        if process.state not in ENDED and process.reason_code is not ReasonCode.FINISHING
+    ]
 
 
 def apply_ending(

@@ -18,7 +18,7 @@ from symphony.plan.decide import Decision
 from symphony.plan.policies import seconds_to_deadline
 from symphony.plan.state import Event
 from symphony.plan.unit_decision import FAIL_UNIT, UnitDecision
-from symphony.status import ENDED, ReasonCode
+from symphony.status import ReasonCode
 from symphony_kube.api import error_messages
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import collection_path, to_resource
@@ -49,6 +49,7 @@ from symphony_kube.record.publish import publish
 from symphony_kube.render.pod_parts.deadline import with_new_deadline
 from symphony_kube.render.roster import Unit, roster_unit, units_by_object, units_of_ranks
 from symphony_kube.state.control_state import FIRST_ATTEMPT, Control
+from symphony_kube.state.ending import processes_to_stop
 from symphony_kube.state.observe import Observation
 from symphony_kube.state.unit_status import UnitStatus
 
@@ -139,9 +140,8 @@ class Executor:
 
     def _record_ending(self, event: Event, observation: Observation) -> None:
         """Record which processes are stopped, so that another supervisor can stop them, too."""
-        running = [process.name for process in observation.status if process.state not in ENDED]
         ending = StoppedProcesses(
-            processes=tuple(running),
+            processes=tuple(processes_to_stop(observation.status)),
             reason=event["reason"],
             code=ReasonCode(event["reason_code"]).value,
             time=event["at"],

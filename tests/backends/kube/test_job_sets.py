@@ -489,7 +489,10 @@ def test_an_exit_in_the_second_of_the_deletion():
     gone = pod(0, exited(143), phase="Failed", deleted="2023-11-14T22:14:40Z")
     observer.apply(PODS, "MODIFIED", gone)
     stopped, _ = observer.observe(NOW).status
-    assert stopped.reason_code is ReasonCode.UNIT_FAILED
+    assert (stopped.reason_code, stopped.exit_code) == (ReasonCode.UNIT_FAILED, 143)
+    observer.apply(PODS, "DELETED", gone)
+    without_pod, _ = observer.observe(NOW).status
+    assert (without_pod.reason_code, without_pod.exit_code) == (ReasonCode.UNIT_FAILED, 143)
 
 
 def test_the_pod_of_the_failed_rank_was_deleted():

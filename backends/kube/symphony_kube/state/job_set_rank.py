@@ -117,8 +117,9 @@ class JobSetRank(ObservedAttempt):
     def _job_without_pod(
         self, job: JobStatus, deleted_pod: PodStatus | None, known: Mapping[str, ContainerStatus]
     ) -> Containers:
+        last = deleted_pod.containers if deleted_pod is not None else {}
         if deleted_pod is not None and deleted_pod.attempt.number != job.attempt.number:
-            known = {}
+            known, last = {}, {}
         result = {}
         for name in self.unit.processes:
             container = known.get(name, ContainerStatus())
@@ -127,7 +128,7 @@ class JobSetRank(ObservedAttempt):
             elif job.result is State.SUCCEEDED:
                 container = succeeded_with_job(container, job)
             elif job.result is State.FAILED:
-                container = self._failed(container, job)
+                container = self._failed(container, last.get(name, container), job)
             elif container.state is State.SUCCEEDED:
                 container = await_result(container, job.kind)
             else:
@@ -135,9 +136,17 @@ class JobSetRank(ObservedAttempt):
             result[name] = container
         return result
 
-    def _failed(self, container: ContainerStatus, job: JobStatus) -> ContainerStatus:
+    def _failed(
+        self, container: ContainerStatus, last: ContainerStatus, job: JobStatus
+    ) -> ContainerStatus:
+        """Return the state of a process in a failed JobSet whose Pod was deleted.
+
+        ``container`` is its state before the deletion was requested, and ``last`` its last one.
+        """
         if container.state in ENDED:
             return container
+        if last.state in ENDED and last.exit_code is not None:
+            return replace(last, state=State.FAILED, ready=False, cause=self._unit_failed(job))
         is_cause = job.first_failed == self.unit.name
         cause = POD_DELETED if is_cause else self._unit_failed(job)
         return replace(

@@ -32,7 +32,6 @@ from symphony_kube.access import exec as exec_access
 from symphony_kube.killer import Killer
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.create import in_parallel
-from symphony_kube.lifecycle.exits import ExitWatcher
 from symphony_kube.lifecycle.replacer import Replacer
 from symphony_kube.lifecycle.requested_steps import RequestedSteps, Steps
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
@@ -549,7 +548,6 @@ class Operation:
         self._stopped: dict[str, int] = {}
         # The times at which those are killed whose stop this command has recorded.
         self._kill_times: dict[tuple[str, int], float] = {}
-        self._exits = ExitWatcher(api, scope)
         self._killer = Killer(api, scope)
         # The first observation can be older than the request.
         self._observed: set[str] = set()
@@ -789,7 +787,7 @@ class Operation:
                 self._stop_ranks(observation)
                 if is_done(observation):
                     return True
-                pause = self._follow_exits(observation, steps)
+                pause = self._kill_due(observation, steps)
                 seconds = None if deadline is None else deadline - time.monotonic()
                 if seconds is not None and seconds <= 0:
                     return False
@@ -1020,11 +1018,10 @@ class Operation:
             if name in observation.unit_statuses
         }
 
-    def _follow_exits(self, observation: Observation, steps: Steps) -> float | None:
-        """Find out which stopped processes have exited, and kill those whose time is over.
+    def _kill_due(self, observation: Observation, steps: Steps) -> float | None:
+        """Kill the stopped processes whose time is over.
 
         Return the time in seconds until the next attempt to kill a process, or None.
         """
         units = self._existing(observation)
-        self._exits.watch(units.values())
         return self._killer.kill_due({name: units[name] for name in steps.kills if name in units})

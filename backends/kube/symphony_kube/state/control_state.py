@@ -26,8 +26,8 @@ class Control:
     * ``stop``: the time of the request to stop the unit, or 0.0.
     * ``kill``: the time at which the unit is killed if it is still running, or 0.0 if its own grace
       period applies.
-    * ``ended``: the time at which all processes were found to have exited, or 0.0. Some versions of
-      Kubernetes do not report this.
+    * ``ended``: the time at which all processes were found to have exited, or 0.0. Only version 0.1
+      records it.
     * ``start``: the time from which the next attempt is to be created, or 0.0.
     * ``replaced``: the time at which the creation of the next attempt began, or 0.0.
     * ``reason`` and ``code``: why the supervisor starts the unit again, or stops it because another

@@ -132,19 +132,6 @@ class UnitStatus:
         return bool(self.pods) or self.job is not None
 
     @property
-    def pod_without_exits(self) -> PodStatus | None:
-        """The Pod that is being stopped and whose exits Kubernetes does not report, or None.
-
-        Kubernetes 1.20 reports at once that a Pod has failed which has exceeded its active
-        deadline, and later versions when its containers have exited.
-        """
-        if self.has_ended or not self.control.stop or not self.pods:
-            return None
-        pod = self.pods[-1]
-        is_running = any(ref.state == "running" for ref in pod.refs)
-        return pod if pod.phase == "Failed" and is_running else None
-
-    @property
     def waits_for_start(self) -> bool:
         """True if the next attempt is to be created, and this one has ended."""
         return bool(self.control.start) and self.has_ended and not self.control.replaced

@@ -24,7 +24,6 @@ from symphony.plan.state import apply
 from symphony.status import ReasonCode, State
 from symphony_kube.api import error_messages
 from symphony_kube.api.errors import ApiError
-from symphony_kube.lifecycle.exits import ExitWatcher
 from symphony_kube.lifecycle.supervisor.executor import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
@@ -170,7 +169,6 @@ class _Supervision:
         self._executor = Executor(api, run, owner, self._book)
         # The time on the monotonic clock at which to decide again although nothing has changed.
         self._decide_again: float | None = None
-        self._exits = ExitWatcher(api, self._scope)
         self.is_started = False
 
     def run_until_finished(self) -> None:
@@ -231,7 +229,6 @@ class _Supervision:
         # While all Pods are being deleted, the experiment is being deleted, or disrupted.
         if observation.deleting and not self._store.still_exists(self._run):
             return False
-        self._exits.watch(observation.unit_statuses.values())
         now = self._api.now()
         situation = self._describe(observation, now)
         decision = decide(self._wish, situation.state, situation.facts, now)

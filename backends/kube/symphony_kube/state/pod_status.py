@@ -302,7 +302,8 @@ def _parse_annotations(
         found["ready_by_log"] = _ready_by_log(annotations[labels.READY], containers)
         found["ready_by_log_at"] = _modified(metadata, labels.READY)
     if labels.LOG_PROBLEMS in annotations:
-        found["log_problems"] = _log_problems(annotations)
+        problems = decode_log_problems(annotations[labels.LOG_PROBLEMS])
+        found["log_problems"] = tuple(problems.items())
     return found
 
 
@@ -315,16 +316,24 @@ def encode_ready(results: Mapping[str, int]) -> str:
     return ",".join(sorted(words))
 
 
+def decode_ready(value: str) -> dict[str, int]:
+    """Decode the annotation `READY`. See `encode_ready`. Words that are damaged are ignored."""
+    results = {}
+    for word in value.split(","):
+        name, _, restarts = word.partition(":")
+        if name and (not restarts or restarts.isdecimal()):
+            results[name] = int(restarts or 0)
+    return results
+
+
 def _ready_by_log(value: str, containers: Mapping[str, ContainerStatus]) -> frozenset[str]:
     """Return the containers that are ready according to the annotation `READY`.
 
     A container that was restarted later is not ready.
     """
-    words = value.split(",")
+    results = decode_ready(value)
     return frozenset(
-        name
-        for name, container in containers.items()
-        if encode_ready({name: container.restarts}) in words
+        name for name, container in containers.items() if results.get(name) == container.restarts
     )
 
 
@@ -334,15 +343,17 @@ def _probed(spec: Object) -> frozenset[str]:
     return frozenset(names) if names else _NO_NAMES
 
 
-def _log_problems(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the log problems that a supervisor has recorded. A damaged value is ignored."""
+def decode_log_problems(value: str) -> dict[str, str]:
+    """Decode the annotation `LOG_PROBLEMS`, which maps processes to messages. A damaged value is
+    ignored.
+    """
     try:
-        problems = json.loads(annotations[labels.LOG_PROBLEMS])
+        problems = json.loads(value)
     except ValueError:
-        return ()
+        return {}
     if not isinstance(problems, dict):
-        return ()
-    return tuple((name, str(message)) for name, message in problems.items())
+        return {}
+    return {name: str(message) for name, message in problems.items()}
 
 
 def _container_refs(

@@ -11,18 +11,24 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, Unreachable
 from symphony.line_search import LineSearch, SearchError, SearchProcess
 from symphony.status import State
-from symphony_kube.api.client import MERGE_PATCH, ResponseStream
+from symphony_kube.api.client import ResponseStream
+from symphony_kube.api.compare_and_swap import compare_and_swap
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import LOG_PROBLEMS, READY, Scope
 from symphony_kube.api.resources import collection_path
-from symphony_kube.state.pod_status import PodStatus, encode_ready
+from symphony_kube.state.pod_status import (
+    PodStatus,
+    decode_log_problems,
+    decode_ready,
+    encode_ready,
+)
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -38,8 +44,7 @@ class Execution:
     """An execution of a container whose log shows when the process is ready.
 
     ``pattern`` is the regular expression that a line of its log matches. ``restarts`` is the number
-    of earlier executions of the container. ``ready_others`` maps the other processes of the Pod
-    that are known to be ready to their restarts.
+    of earlier executions of the container.
     """
 
     unit: str
@@ -48,7 +53,6 @@ class Execution:
     uid: str
     restarts: int
     pattern: str
-    ready_others: Mapping[str, int] = field(default_factory=dict, compare=False)
 
 
 # A function that is called when the log of an execution shows that the process is ready.
@@ -77,7 +81,6 @@ def unready_executions(
 
 
 def _latest_execution(pod: PodStatus, process: str, pattern: str) -> Execution:
-    ready_others = {name: pod.containers[name].restarts for name in pod.ready_by_log}
     return Execution(
         unit=pod.unit,
         process=process,
@@ -85,7 +88,6 @@ def _latest_execution(pod: PodStatus, process: str, pattern: str) -> Execution:
         uid=pod.uid,
         restarts=pod.containers[process].restarts,
         pattern=pattern,
-        ready_others=ready_others,
     )
 
 
@@ -164,11 +166,8 @@ class _LogReader:
         self._scope = scope
         self._on_ready = on_ready
         self._search_process = SearchProcess()
-        # Messages about lines that took too long to search, by the name of the Pod and of the
-        # process.
-        self._problems: dict[str, dict[str, str]] = {}
-        # The results of each Pod, by its UID: the restarts of each process that is ready.
-        self._results: dict[str, dict[str, int]] = {}
+        # Messages about lines that took too long to search.
+        self._problems: dict[Execution, str] = {}
         self._record_lock = threading.Lock()
         self._streams: set[ResponseStream] = set()
         self._stopped = threading.Event()
@@ -245,11 +244,10 @@ class _LogReader:
     def _report_problem(self, execution: Execution, problem: str) -> None:
         """Record in a Pod annotation that a process's log takes too long to search."""
         with self._record_lock:
-            problems = self._problems.setdefault(execution.pod, {})
-            if problems.get(execution.process) == problem:
+            if self._problems.get(execution) == problem:
                 return
-            problems[execution.process] = problem
-            self._annotate(execution.pod, LOG_PROBLEMS, json.dumps(problems))
+            self._problems[execution] = problem
+            self._annotate(execution, LOG_PROBLEMS, partial(_with_problem, execution, problem))
 
     def _record(self, execution: Execution) -> None:
         """Record in a Pod annotation that a process is ready.
@@ -257,14 +255,39 @@ class _LogReader:
         If the Pod cannot be modified, for example because the user lacks permission, only this
         program knows that the process is ready.
         """
-        results = self._results.setdefault(execution.uid, dict(execution.ready_others))
-        results[execution.process] = execution.restarts
-        self._annotate(execution.pod, READY, encode_ready(results))
+        self._annotate(execution, READY, partial(_with_ready, execution))
 
-    def _annotate(self, pod: str, annotation: str, value: str) -> None:
-        patch = {"metadata": {"annotations": {annotation: value}}}
+    def _annotate(
+        self, execution: Execution, annotation: str, update: Callable[[str], str]
+    ) -> None:
+        """Replace the value of a Pod annotation by what ``update`` returns for the present value.
+
+        Other programs add the results of the other processes of the Pod at the same time.
+        """
+
+        def change(pod: Mapping[str, Any]) -> dict[str, Any] | None:
+            metadata = pod["metadata"]
+            if metadata["uid"] != execution.uid:
+                return None
+            present = (metadata.get("annotations") or {}).get(annotation, "")
+            value = update(present)
+            return {} if value == present else {"metadata": {"annotations": {annotation: value}}}
+
         with contextlib.suppress(BackendError):
-            self._api.call("PATCH", self._path(pod), body=patch, content_type=MERGE_PATCH)
+            compare_and_swap(self._api, self._path(execution.pod), change)
 
     def _path(self, pod: str) -> str:
         return f"{collection_path('Pod', self._scope.namespace)}/{pod}"
+
+
+def _with_ready(execution: Execution, value: str) -> str:
+    """Return the annotation `READY` with the process of an execution, which is ready."""
+    results = decode_ready(value)
+    restarts = max(execution.restarts, results.get(execution.process, 0))
+    return encode_ready({**results, execution.process: restarts})
+
+
+def _with_problem(execution: Execution, problem: str, value: str) -> str:
+    """Return the annotation `LOG_PROBLEMS` with a problem of the process of an execution."""
+    problems = decode_log_problems(value)
+    return json.dumps({**problems, execution.process: problem})

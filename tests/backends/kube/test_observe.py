@@ -430,6 +430,20 @@ def test_readiness_by_log_is_that_of_the_latest_execution_of_a_container():
     assert ready == {"p": False, "p:1": False, "p:2": True}
 
 
+def test_logs_with_the_same_problem_are_named_together():
+    names = tuple("pqrst")
+    roster = tuple(Unit(name=name, processes=(name,), logs={name: "up"}) for name in names)
+    pods = []
+    for name in names:
+        problem = json.dumps({name: "its lines are long"})
+        annotations = {labels.LOG_PROBLEMS: problem}
+        body = pod(running(), name=name, meta={"annotations": annotations})
+        body["status"]["containerStatuses"][0]["name"] = name
+        pods.append(body)
+    note = observe("e", pods, now=AT + 5, roster=roster).status.note
+    assert note == "p, q, r and 2 more: its lines are long"
+
+
 def test_readiness_that_cannot_be_recorded_is_noted():
     observer = PodObserver("e", roster=READY_BY_LOG)
     observer.replace(PODS, [pod(running())])

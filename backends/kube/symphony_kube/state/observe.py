@@ -18,6 +18,7 @@ from symphony.plan.disruption import lost_text
 from symphony.plan.policies import DEADLINE_EXCEEDED
 from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
+from symphony.support.causes import group_by_cause
 from symphony.support.names import join_names
 from symphony_kube.api.errors import one_line
 from symphony_kube.record.change_log import LoggedChange
@@ -782,8 +783,8 @@ class PodObserver:
                 container = pod.containers.get(name)
                 is_running = container is not None and container.state is State.RUNNING
                 if is_running and name not in pod.ready_by_log:
-                    problems.append(f"{name}: {message}")
-        return sorted(problems)
+                    problems.append((name, message))
+        return [f"{group}: {group.cause}" for group in group_by_cause(sorted(problems))]
 
     def _is_being_deleted(self) -> bool:
         """Return whether the experiment has Pods and all of them are being deleted.

@@ -252,8 +252,11 @@ def _start_prepared(directory: SupervisorDirectory, run: SupervisedRun) -> int |
     with stopped(directory, run.scope.run):
         message = _last_line(directory.log)
     name = run.scope.experiment
-    if not readable or message:
-        raise BackendError(f"the supervisor of {name!r} did not start: {message or 'no message'}")
+    if not readable:
+        late = f"the supervisor of {name!r} did not start within {START_SECONDS:g} s"
+        raise BackendError(f"{late}: {message}" if message else late)
+    if message:
+        raise BackendError(f"the supervisor of {name!r} did not start: {message}")
     # The supervisor has found no Pods.
     raise deleted_during_launch(run)
 

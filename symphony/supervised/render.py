@@ -313,7 +313,8 @@ def _directory_variables(process: PlannedProcess, directory: Path) -> dict[str, 
 
     Changed configuration files have another directory, so a running process keeps its own files.
     """
-    variables = {SCRATCH_VARIABLE: str(directory / SCRATCH_DIRECTORY / process.name)}
+    # Thousands of processes can be rendered, and pathlib is slow.
+    variables = {SCRATCH_VARIABLE: f"{directory}/{SCRATCH_DIRECTORY}/{process.name}"}
     if process.configs:
         digest = configs_digest(process.configs)[:_CONFIG_DIGEST_LENGTH]
         variables[CONFIG_VARIABLE] = str(directory / CONFIG_DIRECTORY / process.name / digest)

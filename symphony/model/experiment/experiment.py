@@ -439,6 +439,8 @@ class Experiment(CheckedAttributes):
 
     def list_components(self) -> list[Process | ProcessGroup]:
         """Return all processes and groups, each group before its members, in declaration order."""
+        if not self._groups:
+            return list(self._members.values())
         components: list[Process | ProcessGroup] = []
         for member in self._members.values():
             components.append(member)

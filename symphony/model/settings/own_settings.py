@@ -39,7 +39,11 @@ class OwnSettings(Settings):
         """Raise `SpecError` if the program has changed a value in place, and the new value is not
         in its normalized form.
         """
-        for name, value in vars(self).items():
+        values = vars(self)
+        if values == UNSET:
+            # This is the most frequent case.
+            return
+        for name, value in values.items():
             # The value None and other scalars have been parsed, and cannot change in place.
             if type(value) not in SCALAR_TYPES and not _is_unset(name, value):
                 check_unchanged(SETTINGS[name].parse(value, name), value, name)

@@ -745,6 +745,8 @@ class Settings:
         # Most processes have few settings, and each launch calls this method several times for each
         # process. The identity is compared first because it is the faster comparison.
         values = vars(self)
+        if values == UNSET:
+            return {}
         return {
             name: value
             for name, unset in UNSET.items()

@@ -16,19 +16,21 @@ sends `LEAVE_SIGNAL`.
 
 from __future__ import annotations
 
-import contextlib
+# The modules `signal`, `socket` and `contextlib` would double the time of the start.
+import _signal  # type: ignore[import-not-found]
+import _socket
 import os
 import select
-import signal
-import socket
 import sys
 
 ADD, DRAIN, READY, END = b"+", b"-", b"!", b"."
-LEAVE_SIGNAL = signal.SIGUSR1
+LEAVE_SIGNAL: int = _signal.SIGUSR1
 
 MAX_MESSAGE_BYTES = 1 << 16
 # The number of names in one message. Linux accepts at most 253 descriptors.
 NAMES_PER_MESSAGE = 100
+
+_DESCRIPTOR_BYTES = 4
 
 # The capacity of a pipe, unless it was changed.
 PIPE_BYTES = 1 << 16
@@ -47,8 +49,8 @@ class Copier:
     empty.
     """
 
-    def __init__(self, channel: socket.socket, directories: list[int]) -> None:
-        self._channel: socket.socket | None = channel
+    def __init__(self, channel: _socket.socket, directories: list[int]) -> None:
+        self._channel: _socket.socket | None = channel
         self._directories = directories
         self._has_ended = False
         self._poll = select.epoll()
@@ -61,7 +63,7 @@ class Copier:
         # A signal interrupts the sleep by writing to this pipe.
         self._wake, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        _signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         self._poll.register(self._wake, select.EPOLLIN)
 
     def leave(self, *_: object) -> None:
@@ -71,8 +73,7 @@ class Copier:
     def announce(self) -> None:
         """Send the supervisor the message that the program works."""
         if self._channel is not None:
-            with contextlib.suppress(OSError):
-                self._channel.send(READY)
+            _send(self._channel, READY)
 
     def run(self) -> None:
         """Copy output until there is no supervisor and no pipe."""
@@ -94,11 +95,9 @@ class Copier:
         # The descriptors have low numbers, because they are opened first.
         select.select(descriptors, [], [], _PAUSE_SECONDS)
 
-    def _receive(self, channel: socket.socket) -> None:
+    def _receive(self, channel: _socket.socket) -> None:
         try:
-            message, descriptors, _, _ = socket.recv_fds(
-                channel, MAX_MESSAGE_BYTES, 2 * NAMES_PER_MESSAGE
-            )
+            message, descriptors = _receive_descriptors(channel)
         except ConnectionResetError:
             # The supervisor has exited without reading an answer. The kernel reports this once.
             # Messages that the supervisor has sent, and the end of the channel, are received next.
@@ -123,11 +122,7 @@ class Copier:
             self._has_ended = True
             return
         self._drain()
-        try:
-            channel.send(message)
-        except OSError:
-            # The supervisor was killed. The end of the channel is received next.
-            return
+        _send(channel, message)
 
     def _drain(self) -> None:
         """Copy the output that is in the pipes now.
@@ -148,12 +143,14 @@ class Copier:
         for name in os.listdir(pipes):
             if name in self._pipes:
                 continue
-            with contextlib.suppress(OSError):
+            try:
                 pipe = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=pipes)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._add(name, pipe, os.open(f"{name}.log", flags, 0o600, dir_fd=logs))
                 # Only reading shows that no process has had the pipe open since it was opened here.
                 self._copy(name)
+            except OSError:
+                continue
 
     def _add(self, name: str, pipe: int, log: int) -> None:
         if name in self._pipes:
@@ -178,6 +175,25 @@ class Copier:
         self._poll.unregister(pipe)
         os.close(pipe)
         os.close(log)
+
+
+def _receive_descriptors(channel: _socket.socket) -> tuple[bytes, list[int]]:
+    """Return the next message, and the descriptors that it contains."""
+    space = _socket.CMSG_SPACE(2 * NAMES_PER_MESSAGE * _DESCRIPTOR_BYTES)
+    message, parts, _, _ = channel.recvmsg(MAX_MESSAGE_BYTES, space)
+    descriptors: list[int] = []
+    for _level, _kind, data in parts:
+        complete = len(data) - len(data) % _DESCRIPTOR_BYTES
+        descriptors += memoryview(data)[:complete].cast("i")
+    return message, descriptors
+
+
+def _send(channel: _socket.socket, message: bytes) -> None:
+    """Send a message, unless the supervisor was killed. The end of the channel follows then."""
+    try:
+        channel.send(message)
+    except OSError:
+        return
 
 
 def copy_output(pipe: int, log: int, buffer: bytearray) -> tuple[int, bool]:
@@ -213,11 +229,11 @@ def _write(log: int, data: memoryview) -> None:
 def main() -> None:
     """Copy output; see the description of the module."""
     lock = int(sys.argv[1])
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
+    for number in (_signal.SIGINT, _signal.SIGHUP, _signal.SIGTERM, _signal.SIGPIPE):
+        _signal.signal(number, _signal.SIG_IGN)
     directories = [int(argument) for argument in sys.argv[2:]]
-    copier = Copier(socket.socket(fileno=os.dup(0)), directories)
-    signal.signal(LEAVE_SIGNAL, copier.leave)
+    copier = Copier(_socket.socket(fileno=os.dup(0)), directories)
+    _signal.signal(LEAVE_SIGNAL, copier.leave)
     os.pwrite(lock, b"%d\n" % os.getpid(), 0)
     copier.announce()
     copier.run()

@@ -579,13 +579,18 @@ def remove_many(path: Path) -> None:
 
     Each removal can wait for the disk or for a file server, and the kernel removes the entries of
     one directory one after the other. The entries are therefore distributed over new directories,
-    which threads remove at the same time.
+    which threads remove at the same time. An empty directory is removed at once, because moving it
+    takes as long.
     """
     try:
         names = os.listdir(path)
     except OSError:
         return
     if len(names) < _PARALLEL_REMOVAL_COUNT:
+        remove_tree(path)
+        return
+    names = [name for name in names if not _is_removed(f"{path}/{name}")]
+    if not names:
         remove_tree(path)
         return
     from concurrent.futures import ThreadPoolExecutor
@@ -601,6 +606,15 @@ def remove_many(path: Path) -> None:
         for part in parts:
             pool.submit(remove_tree, part)
     remove_tree(path)
+
+
+def _is_removed(path: str) -> bool:
+    """Remove a directory if it is empty. Return whether that was possible."""
+    try:
+        os.rmdir(path)  # noqa: PTH106
+    except OSError:
+        return False
+    return True
 
 
 def _remove_stale_directories(root: Path) -> None:

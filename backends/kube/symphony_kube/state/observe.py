@@ -98,6 +98,8 @@ class Observation:
         """Return whether all processes are in the same state as in ``other``."""
         if other is None:
             return False
+        if other is self:
+            return True
         if self.status != other.status or self.containers != other.containers:
             return False
         return self.revision == other.revision and self.requests() == other.requests()

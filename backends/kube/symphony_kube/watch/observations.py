@@ -12,10 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from symphony.errors import NotFound
-from symphony_kube.api.errors import ApiError
-from symphony_kube.api.resources import NAMESPACES
-from symphony_kube.record.stored_record import read_stored_record
-from symphony_kube.status.experiments import status_without_objects
+from symphony_kube.watch.existence import ExistenceCheck
 from symphony_kube.watch.experiment_informer import ExperimentInformer, open_informer
 
 if TYPE_CHECKING:
@@ -68,7 +65,7 @@ class ObservationStream:
         self._opened: ExperimentInformer | None = None
         self._closing = threading.Event()
         self._lock = threading.Lock()
-        self._is_known = False
+        self._existence = ExistenceCheck(api, scope)
         # The number of changes that the latest observation contains.
         self._version = 0
         self._last: Observation | None = None
@@ -240,8 +237,8 @@ class ObservationStream:
         is_over = False
         if self._opened is None and not self._is_closed:
             self.start()
-        if not self._is_known and not self._is_closed:
-            self._check_known()
+        if not self._supervising and not self._is_closed:
+            self._existence.check_known(self._informer)
         while not self._is_closed:
             if self._informer.is_replaced and not self._supervising:
                 raise NotFound(
@@ -249,8 +246,9 @@ class ObservationStream:
                     "meantime"
                 )
             observation = self.observe()
-            if self._has_news() or not self._is_last(observation):
-                self._check_exists(observation)
+            if self._has_news() or not observation.is_same_as(self._last):
+                if not self._supervising and self._last is not None:
+                    self._existence.check_observation(observation)
                 self._last = observation
                 return observation
             if is_over:
@@ -277,37 +275,3 @@ class ObservationStream:
             return
         self._closing.wait(seconds)
         self._update()
-
-    def _is_last(self, observation: Observation) -> bool:
-        return observation is self._last or observation.is_same_as(self._last)
-
-    def _check_known(self) -> None:
-        """Raise `NotFound` if the experiment has no objects at all."""
-        with self._informer.changed:
-            self._is_known = self._supervising or self.observer.is_known
-        if not self._is_known:
-            status_without_objects(self._api, self._scope)
-            self._is_known = True
-
-    def _check_exists(self, observation: Observation) -> None:
-        """Raise `NotFound` if the experiment was observed earlier and has been deleted since."""
-        if not observation.empty or self._supervising or self._last is None:
-            return
-        if not self._has_other_objects():
-            raise NotFound(f"experiment {self._scope.experiment!r} was deleted")
-
-    def _has_other_objects(self) -> bool:
-        """Return whether the experiment's namespace, or its description in a shared namespace,
-        exists and is not being deleted.
-
-        It still exists if only the Pods were deleted, for example by a user or with their node.
-        """
-        if self._scope.shared:
-            return read_stored_record(self._api, self._scope) is not None
-        try:
-            namespace = self._api.find(f"{NAMESPACES}/{self._scope.namespace}")
-        except ApiError as exc:
-            if exc.status != 403:
-                raise
-            return False
-        return namespace is not None and "deletionTimestamp" not in namespace["metadata"]

@@ -93,7 +93,7 @@ from symphony_kube.render.snapshot import LIVE_SETTINGS
 from symphony_kube.render.stop_script import scripts_name
 from symphony_kube.service_drift import find_drift, service_patch, with_drift
 from symphony_kube.state.control_state import Attempt, encode_manifest
-from symphony_kube.state.observe import Observation, PodObserver
+from symphony_kube.state.observe import ExperimentState, Observation
 from symphony_kube.state.pod_status import FINISHED_PHASES
 from symphony_kube.status import experiments
 from symphony_kube.status.find_pod import list_removed_containers
@@ -129,7 +129,7 @@ class Difference:
     new: NewDescription
     in_place: InPlace
     running: Description
-    observer: PodObserver
+    state: ExperimentState
     observation: Observation
     time: float
 
@@ -142,7 +142,7 @@ class Difference:
     def record(self) -> EncodedRecord:
         """The new entries of the record."""
         manifest, revision = self.new.manifest, self.running.revision + 1
-        changes = self.observer.changes
+        changes = self.state.record.changes
         lines = self.changes.lines()
         if lines:
             changes = (*changes, new_change(revision, self.time, lines))
@@ -235,19 +235,19 @@ def _find_difference(
     why ``running`` is None, if it is.
     """
     new = describe(running)
-    observer, _ = experiments.observe_once(api, scope)
-    if observer.empty:
+    state, _ = experiments.observe_once(api, scope)
+    if state.empty:
         try:
-            experiments.current_status(api, scope, observer)
+            experiments.current_status(api, scope, state)
         except NotFound:
             return launching(new.snapshot, "it does not exist")
         return launching(new.snapshot, "it has no Pods")
     now = api.now()
-    observation = observer.observe(now)
+    observation = state.observe(now)
     if observation.deleting:
         raise BackendError(f"experiment {scope.experiment!r} is being deleted")
     status = observation.status
-    ending = observer.ending
+    ending = state.record.ending
     can_continue = any(item.reason_code is ReasonCode.STOPPED for item in status)
     if status.ended and (ending is not None or not can_continue):
         return launching(new.snapshot, "it has finished")
@@ -261,7 +261,7 @@ def _find_difference(
     changes = _compare(running, new, observation, start)
     drift = find_drift(api, scope, new.manifest, running.snapshot.services)
     changes = replace(changes, processes=with_drift(changes.processes, drift))
-    in_place = find_in_place(api, scope, running, new, observer, observation, changes)
+    in_place = find_in_place(api, scope, running, new, state, observation, changes)
     changes = replace(changes, processes=_with_whole_groups(changes.processes, in_place))
     changes = in_place.explained(changes)
     difference = Difference(
@@ -269,7 +269,7 @@ def _find_difference(
         new=new,
         in_place=in_place,
         running=running,
-        observer=observer,
+        state=state,
         observation=observation,
         time=now,
     )
@@ -425,7 +425,7 @@ def _obstacles(difference: Difference) -> list[str]:
 def _job_set_obstacle(difference: Difference) -> list[str]:
     """Return why ranks in JobSets cannot be changed, if any change."""
     changed = _units_with(difference.changes, ADDED, REMOVED, *STARTED_AGAIN)
-    rosters = (*difference.observer.units, *difference.new.manifest.roster)
+    rosters = (*difference.state.units, *difference.new.manifest.roster)
     names = {unit.job_set for unit in rosters if unit.job_set and unit.name in changed}
     if not names:
         return []
@@ -497,7 +497,7 @@ def _is_supervised_elsewhere(difference: Difference) -> bool:
     """Return whether the supervisor of the experiment may be a process of another machine."""
     if difference.running.host == socket.gethostname():
         return False
-    roster = difference.observer.units
+    roster = difference.state.units
     policies = Policies.from_dict(difference.running.snapshot.policies)
     if is_supervised_to_the_end(roster, policies):
         return True
@@ -568,7 +568,7 @@ class _Application:
         self._in_place = difference.in_place
         self._running = difference.running
         self._observation = difference.observation
-        self._previous = difference.observer.units
+        self._previous = difference.state.units
         self._revision = difference.running.revision + 1
         self._creation = Creation(
             api, scope, difference.running.run_id, self._new.manifest.overrides
@@ -664,8 +664,8 @@ class _Application:
         """
         remaining = set(units)
         while True:
-            observer, _ = experiments.observe_once(self._api, self._scope)
-            observation = observer.observe(self._api.now())
+            state, _ = experiments.observe_once(self._api, self._scope)
+            observation = state.observe(self._api.now())
             statuses = observation.unit_statuses
             remaining &= {name for name, status in statuses.items() if not status.has_ended}
             wave = self._stopped_now(remaining, observation)
@@ -674,9 +674,9 @@ class _Application:
             remaining.difference_update(wave)
             if not wave or not remaining:
                 return
-            removed = [unit for unit in self._kept_units(observer.units) if unit.name in wave]
+            removed = [unit for unit in self._kept_units(state.units) if unit.name in wave]
             if removed:
-                self._stop_units(observer, removed)
+                self._stop_units(state, removed)
             pods = [pod for name in stopping for pod in statuses[name].pods]
             grace_seconds = max((pod.grace_seconds for pod in pods), default=0.0)
             operation.await_wave(stopping, grace_seconds + STUCK_SECONDS)
@@ -926,12 +926,13 @@ class _Application:
         new description has the same name.
         """
         delete.delete_selected(self._api, self._scope, ("Service",), self._is_removed_service)
-        observer, _ = experiments.observe_once(self._api, self._scope)
-        kept = self._kept_units(observer.units)
-        if kept and self._stop_units(observer, kept):
+        state, _ = experiments.observe_once(self._api, self._scope)
+        kept = self._kept_units(state.units)
+        if kept and self._stop_units(state, kept):
             removal = partial(attempts.mark_removed, self._api, self._scope)
             for unit in kept:
-                pods, jobs = observer.objects_of(unit.name)
+                pods = state.objects.pods_of(unit.name)
+                jobs = state.objects.jobs_of(unit.name)
                 in_parallel(removal, [*pods, *jobs], threads=self._api.connections)
         delete.delete_selected(self._api, self._scope, ("Job", "Pod"), self._is_removed)
 
@@ -944,9 +945,9 @@ class _Application:
             if unit.name not in self._roster and not processes.intersection(unit.processes)
         ]
 
-    def _stop_units(self, observer: PodObserver, units: Collection[Unit]) -> bool:
+    def _stop_units(self, state: ExperimentState, units: Collection[Unit]) -> bool:
         """Stop units. Return False if their nodes do not respond in time."""
-        pods = [pod for unit in units for pod in observer.objects_of(unit.name)[0]]
+        pods = [pod for unit in units for pod in state.objects.pods_of(unit.name)]
         grace_seconds = max((pod.grace_seconds for pod in pods), default=0.0)
         names = [process for unit in units for process in unit.processes]
         try:

@@ -145,14 +145,14 @@ def send_signal(
     api: Api, scope: Scope, processes: Sequence[str] | None, number: int, *, force: bool = False
 ) -> list[ProcessStatus]:
     """Send a signal to running processes; see `Cluster.signal_processes`."""
-    observer, _ = experiments.observe_once(api, scope)
-    status = experiments.current_status(api, scope, observer)
+    state, _ = experiments.observe_once(api, scope)
+    status = experiments.current_status(api, scope, state)
     selected = select_processes(status, processes)
     try:
         refuse_idle({process.path: process.state for process in selected})
     except Refused as exc:
         raise BackendError(f"experiment {scope.experiment!r}: {exc}") from exc
-    refs = {ref.process: ref for ref in observer.container_refs if ref.running}
+    refs = {ref.process: ref for ref in state.objects.container_refs if ref.running}
     names = [process.name for process in selected]
 
     def run_in_all(mode: SignalMode) -> None:
@@ -303,23 +303,23 @@ class _Target:
 
 def _find_target(api: Api, scope: Scope, processes: Sequence[str] | None, action: str) -> _Target:
     """Return the selected processes. Raises `SpecError` if a part of a group is selected."""
-    observer, _ = experiments.observe_once(api, scope)
-    experiments.current_status(api, scope, observer)
-    observation = observer.observe(api.now())
+    state, _ = experiments.observe_once(api, scope)
+    experiments.current_status(api, scope, state)
+    observation = state.observe(api.now())
     if observation.deleting:
         raise BackendError(f"experiment {scope.experiment!r} is being deleted")
     found = select_processes(observation.status, processes)
     if processes is None and action != "stopped":
-        conditions = [unit.starts_after for unit in observer.units]
+        conditions = [unit.starts_after for unit in state.units]
         finished = finished_one_shots(observation.status, conditions)
         kept = in_whole_groups(finished, observation.status)
         found = [process for process in found if process.name not in kept]
-    names = _with_other_ranks([process.name for process in found], observer.units)
+    names = _with_other_ranks([process.name for process in found], state.units)
     target = _Target(
-        all_units=observer.units,
+        all_units=state.units,
         observation=observation,
         names=names,
-        is_ending=observer.ending is not None,
+        is_ending=state.record.ending is not None,
     )
     selected = set(names)
     for unit in target.all_units:

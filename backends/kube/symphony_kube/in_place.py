@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
     from symphony_kube.lifecycle.description import Description, NewDescription
-    from symphony_kube.state.observe import Observation, PodObserver
+    from symphony_kube.state.observe import ExperimentState, Observation
     from symphony_kube.state.pod_status import ContainerRef
     from symphony_kube.state.unit_status import UnitStatus
 
@@ -143,7 +143,7 @@ def find_in_place(
     scope: Scope,
     running: Description,
     new: NewDescription,
-    observer: PodObserver,
+    state: ExperimentState,
     observation: Observation,
     changes: Changes,
 ) -> InPlace:
@@ -154,7 +154,7 @@ def find_in_place(
     if not candidates or running.is_unfinished:
         return InPlace()
     recorded = recorded_code(api, scope)
-    refs = {ref.process: ref for ref in observer.container_refs if ref.running}
+    refs = {ref.process: ref for ref in state.objects.container_refs if ref.running}
     programs, obstacles = [], {}
     for item in candidates:
         unit = item.group or item.name

@@ -14,7 +14,7 @@ from symphony_kube.record.encoded_record import record_of_ending
 from symphony_kube.record.ending import StoppedProcesses
 from symphony_kube.record.publish import publish
 from symphony_kube.state.ending import processes_to_stop
-from symphony_kube.state.observe import Observation, PodObserver
+from symphony_kube.state.observe import ExperimentState, Observation
 from symphony_kube.state.unit_status import STOPPED
 from symphony_kube.status import experiments
 from symphony_kube.status.permission_errors import missing_right
@@ -33,16 +33,16 @@ def stop_for_good(api: Api, scope: Scope, *, at_once: bool) -> None:
     others if this command is killed.
     """
     for _ in range(MAX_STOPS):
-        observer, _ = experiments.observe_once(api, scope)
-        experiments.current_status(api, scope, observer)
-        observation = observer.observe(api.now())
+        state, _ = experiments.observe_once(api, scope)
+        experiments.current_status(api, scope, state)
+        observation = state.observe(api.now())
         if observation.deleting:
             if at_once:
                 units = observation.unit_statuses.values()
                 kill_deleted(api, scope, [pod for unit in units for pod in unit.pods])
             return
-        if observer.ending is None and not observation.status.has_finished:
-            _publish_ending(api, scope, observer, observation)
+        if state.record.ending is None and not observation.status.has_finished:
+            _publish_ending(api, scope, state, observation)
         client_requests.stop(api, scope, None, grace=0.0 if at_once else None)
         if experiments.experiment_status(api, scope).ended:
             return
@@ -53,7 +53,7 @@ def stop_for_good(api: Api, scope: Scope, *, at_once: bool) -> None:
 
 
 def _publish_ending(
-    api: Api, scope: Scope, observer: PodObserver, observation: Observation
+    api: Api, scope: Scope, state: ExperimentState, observation: Observation
 ) -> None:
     """Record that all processes that have not ended are stopped for good."""
     stopped = [
@@ -68,7 +68,7 @@ def _publish_ending(
     )
     record = record_of_ending(ending)
     try:
-        publish(api, scope, observer.units, observation.unit_statuses, record)
+        publish(api, scope, state.units, observation.unit_statuses, record)
     except ApiError as exc:
         right = "patch pods and jobs"
         raise missing_right(exc, f"stop {scope.experiment!r}", right, scope) from exc

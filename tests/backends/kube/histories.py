@@ -15,7 +15,8 @@ from symphony_kube.api import labels
 from symphony_kube.record.copies import StoredRecord
 from symphony_kube.record.encoded_record import EncodedRecord
 from symphony_kube.render.roster import Roster, Unit, encode_roster
-from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, PodObserver
+from symphony_kube.state.observe import ExperimentState
+from symphony_kube.state.observed_objects import JOB_SETS, JOBS, PODS
 from symphony_kube.state.pod_status import parse_time
 
 DIRECTORY = Path(__file__).with_name("histories")
@@ -49,13 +50,13 @@ class History:
         """A time at which nothing changes any more, in seconds since the epoch."""
         return self.changes[-1].at + 100
 
-    def observer(self) -> PodObserver:
+    def observer(self) -> ExperimentState:
         """Return an observer that knows the units, but no objects."""
-        observer = PodObserver("e")
+        observer = ExperimentState("e")
         record = EncodedRecord(roster=encode_roster(self.roster))
         # The objects were created one after the other.
         stored = StoredRecord(record=record, created=self.changes[0].at, is_changing=True)
-        observer.use_stored_record(stored)
+        observer.record.use_stored(stored)
         return observer
 
 
@@ -179,13 +180,13 @@ class Objects:
         return [change.body for change in self.current.values() if change.kind == kind]
 
 
-def list_into(observer: PodObserver, objects: Objects) -> None:
+def list_into(observer: ExperimentState, objects: Objects) -> None:
     """List all objects again, as a watch does that the server has ended."""
     for kind in (PODS, JOBS, JOB_SETS):
         observer.replace(kind, objects.list(kind))
 
 
-def apply_all(observer: PodObserver, changes: Iterable[Change]) -> None:
+def apply_all(observer: ExperimentState, changes: Iterable[Change]) -> None:
     """Apply changes to an observer."""
     for change in changes:
         observer.apply(change.kind, change.event, change.body)

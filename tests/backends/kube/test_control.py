@@ -24,7 +24,8 @@ from symphony_kube.state.control_state import (
     decode_manifest,
     encode,
 )
-from symphony_kube.state.observe import PODS, PodObserver
+from symphony_kube.state.observe import ExperimentState
+from symphony_kube.state.observed_objects import PODS
 
 from .conftest import FOREVER, python, unschedulable, wait_until
 from .decisions import actions, decided, find_startable
@@ -61,7 +62,7 @@ def pod(name, state, *, control=None, attempt=1, phase="Running", node="n1", res
 
 
 def observe(*pods, roster=None, now=NOW):
-    observer = PodObserver("e", roster=roster)
+    observer = ExperimentState("e", roster=roster)
     observer.replace(PODS, pods)
     return observer.observe(now)
 

@@ -12,7 +12,7 @@ from symphony.status import ENDED
 from symphony_kube.lifecycle.supervisor.facts import describe
 from symphony_kube.lifecycle.supervisor.supervisor_record import Record
 from symphony_kube.lifecycle.supervisor.wishes import make_wish
-from symphony_kube.state.observe import PodObserver
+from symphony_kube.state.observe import ExperimentState
 
 from .histories import NAMES, read_history
 
@@ -28,7 +28,7 @@ def decisions_of(name, fields, policies=None):
     is_plain = all(not unit.job and not unit.job_set for unit in history.roster)
     units = tuple(replace(unit, **fields) if is_plain else unit for unit in history.roster)
     wish = make_wish(units, policies, experiment="e")
-    observer = PodObserver("e", roster=units)
+    observer = ExperimentState("e", roster=units)
     created = frozenset()
     for change in history.changes:
         observer.apply(change.kind, change.event, change.body)

@@ -23,8 +23,9 @@ from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import Attempt, Control
 from symphony_kube.state.job_status import parse_job
-from symphony_kube.state.observe import JOBS, PODS, PodObserver
+from symphony_kube.state.observe import ExperimentState
 from symphony_kube.state.observed_attempt import OVERDUE_SECONDS
+from symphony_kube.state.observed_objects import JOBS, PODS
 from symphony_kube.state.pod_status import parse_pod, parse_time
 
 from .decisions import actions, decided, started
@@ -63,7 +64,7 @@ def unit(name="a", policy="Always", **options):
 
 def observe_deletion(units, *pods, gone):
     """Return what a supervisor observes after one of its Pods has been deleted."""
-    observer = PodObserver("e", roster=units)
+    observer = ExperimentState("e", roster=units)
     observer.created = frozenset(item.name for item in units)
     observer.replace(PODS, [*pods, gone])
     observer.apply(PODS, "DELETED", gone)
@@ -148,7 +149,7 @@ def test_recorded_disruptions(history, process, reason):
     units = tuple(
         replace(item, restart="Always", replaced_if_lost=True) for item in recorded.roster
     )
-    observer = PodObserver("e", roster=units)
+    observer = ExperimentState("e", roster=units)
     nodes = {}
     for change in recorded.changes:
         observer.apply(change.kind, change.event, change.body)
@@ -197,7 +198,7 @@ def test_a_process_that_was_started_again_says_so():
     body["metadata"]["annotations"]["symphony/attempt"] = (
         '{"number":2,"lost":"lost: n1 was drained"}'
     )
-    observer = PodObserver("e", roster=(unit(),))
+    observer = ExperimentState("e", roster=(unit(),))
     observer.replace(PODS, [body])
     expected = "lost: n1 was drained; started again on n3"
     assert shown(observer.observe(NOW)) == ((State.RUNNING, ReasonCode.DISRUPTED), expected, 0)
@@ -207,7 +208,7 @@ def test_a_process_that_was_started_again_says_so():
 
 
 def test_events_of_a_disruption():
-    observer = PodObserver("e", roster=(unit("a"), unit("b")))
+    observer = ExperimentState("e", roster=(unit("a"), unit("b")))
     observer.replace(PODS, [pod("a", RUNNING), pod("b", RUNNING)])
     statuses = [observer.observe(NOW).status]
     evicted = disrupted(pod("a", RUNNING), "EvictionByEvictionAPI")
@@ -250,7 +251,7 @@ def test_a_pod_that_remains_after_an_eviction(exit_state):
     body = pod("a", exit_state, phase="Failed")
     body["status"].update(reason="Evicted", message="The node was low on resource: memory.")
     evicted = disrupted(body, "TerminationByKubelet", "The node was low on it.", deleted=False)
-    observer = PodObserver("e", roster=(unit(),))
+    observer = ExperimentState("e", roster=(unit(),))
     observer.replace(PODS, [evicted])
     later = NOW + 1000  # Old versions report the exit of a running process late.
     observation = observer.observe(later)
@@ -273,7 +274,7 @@ def test_a_pod_that_remains_after_an_eviction(exit_state):
 def test_the_pod_of_a_rank_that_remains_after_an_eviction():
     units = tuple(unit(f"u-{rank}", rank_of="u") for rank in range(2))
     evicted = disrupted(pod("u-1", EXITED, phase="Failed"), "TerminationByKubelet", deleted=False)
-    observer = PodObserver("e", roster=units)
+    observer = ExperimentState("e", roster=units)
     observer.replace(PODS, [pod("u-0", RUNNING), evicted])
     reason = "lost: u-1 (evicted from n1 (TerminationByKubelet))"
     decision = decided(units, observer.observe(NOW))
@@ -289,7 +290,7 @@ def test_a_node_that_is_lost():
         {"type": "Ready", "status": "False"},
         {"type": "ContainersReady", "status": "True"},
     ]
-    observer = PodObserver("e", roster=(unit(),))
+    observer = ExperimentState("e", roster=(unit(),))
     observer.replace(PODS, [body])
     deadline = parse_time(body["metadata"]["deletionTimestamp"])
     soon = observer.observe(deadline + OVERDUE_SECONDS - 1)
@@ -303,7 +304,7 @@ def test_a_node_that_is_lost():
 def test_an_exit_before_the_eviction_is_a_failure():
     exited = {"terminated": {"exitCode": 3, "startedAt": STARTED, "finishedAt": STARTED}}
     body = disrupted(pod("a", exited, phase="Failed"), "TerminationByKubelet", deleted=False)
-    observer = PodObserver("e", roster=(unit(policy="OnFailure"),))
+    observer = ExperimentState("e", roster=(unit(policy="OnFailure"),))
     observer.replace(PODS, [body])
     assert shown(observer.observe(NOW))[0] == (State.FAILED, ReasonCode.EXITED)
 
@@ -311,7 +312,7 @@ def test_an_exit_before_the_eviction_is_a_failure():
 def test_a_lost_process_waits_for_those_that_it_starts_after():
     units = (unit("a"), unit("b", starts_after={"a": "started"}))
     both = [disrupted(pod(name, RUNNING), "EvictionByEvictionAPI") for name in ("a", "b")]
-    observer = PodObserver("e", roster=units)
+    observer = ExperimentState("e", roster=units)
     observer.replace(PODS, both)
     for body in both:
         observer.apply(PODS, "DELETED", body)
@@ -322,7 +323,7 @@ def test_a_lost_process_waits_for_those_that_it_starts_after():
 
 def test_all_ranks_of_a_unit_were_lost():
     units = tuple(unit(f"u-{rank}", rank_of="u") for rank in range(2))
-    observer = PodObserver("e", roster=units)
+    observer = ExperimentState("e", roster=units)
     pods = [disrupted(pod(item.name, RUNNING), "EvictionByEvictionAPI") for item in units]
     observer.replace(PODS, pods)
     for body in pods:
@@ -335,7 +336,7 @@ def test_all_ranks_of_a_unit_were_lost():
 
 def test_pods_that_were_deleted_while_no_supervisor_observed_them():
     units = (unit("a"), unit("b", "OnFailure"), unit("c", "Never"))
-    observer = PodObserver("e", roster=units)
+    observer = ExperimentState("e", roster=units)
     record = Record(created=frozenset("abc"), ended=frozenset("b"))
     observer.created, observer.ended = record.created, record.ended
     observation = observer.observe(NOW)
@@ -347,7 +348,7 @@ def test_pods_that_were_deleted_while_no_supervisor_observed_them():
 
 def test_the_record_contains_the_units_that_have_ended():
     units = (unit("a"), unit("b", "OnFailure"), unit("c", "Never"))
-    observer = PodObserver("e", roster=units)
+    observer = ExperimentState("e", roster=units)
     ended = [pod(name, SUCCEEDED, phase="Succeeded") for name in ("b", "c")]
     observer.replace(PODS, [pod("a", RUNNING), *ended])
     statuses = observer.observe(NOW).unit_statuses
@@ -405,7 +406,7 @@ def test_a_job_ignores_a_disruption():
     assert parse_job(body).ignores_disruptions
     evicted = disrupted(pod("a", EXITED, phase="Failed"), "TerminationByKubelet", deleted=False)
     evicted["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "a"}]
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     observer.replace(JOBS, [body])
     observer.replace(PODS, [evicted])
     reason = "lost: evicted from n1 (TerminationByKubelet)"

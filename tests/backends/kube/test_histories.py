@@ -9,7 +9,7 @@ import pytest
 from symphony.events import EventKind, events_between
 from symphony.status import ENDED, State
 from symphony_kube.api import labels
-from symphony_kube.state.observe import JOB_SETS, JOBS, PODS
+from symphony_kube.state.observed_objects import JOB_SETS, JOBS, PODS
 from tests.backends.kube.histories import (
     NAMES,
     Change,

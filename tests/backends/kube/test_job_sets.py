@@ -14,7 +14,8 @@ from symphony_kube.cluster import KubeCluster
 from symphony_kube.lifecycle.attempts import request, stop_requested, with_manifest
 from symphony_kube.render.roster import decode_roster
 from symphony_kube.state.control_state import Control, encode
-from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, PodObserver, observe
+from symphony_kube.state.observe import ExperimentState, observe
+from symphony_kube.state.observed_objects import JOB_SETS, JOBS, PODS
 
 from .decisions import started
 
@@ -429,7 +430,7 @@ def test_ranks_have_results_while_containers_run_that_a_webhook_has_added(
         pods.append(with_added_container(pod(rank, state, attempt=restarts)))
     assert shown(*pods, restarts=restarts) == expected
     # One rank is observed after the other.
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     observer.replace(PODS, [with_added_container(pod(0, RUNNING, attempt=restarts)), pods[1]])
     observer.replace(JOB_SETS, [job_set(restarts=restarts)])
     observer.observe(NOW)
@@ -482,7 +483,7 @@ def test_ranks_that_have_exited_because_their_pods_are_being_deleted():
 def test_an_exit_in_the_second_of_the_deletion():
     """Only an observer that has observed the process before knows that it was stopped."""
     failed = pod(1, FAILED, phase="Failed")
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     observer.replace(PODS, [pod(0, RUNNING), failed])
     observer.replace(JOB_SETS, [job_set(condition=MAX_RESTARTS)])
     observer.apply(PODS, "MODIFIED", pod(0, RUNNING, deleted="2023-11-14T22:14:40Z"))
@@ -612,18 +613,18 @@ def test_the_jobs_of_a_job_set_are_no_units():
         **template,
         "metadata": {**template["metadata"], "name": "train-rank-0-0", "ownerReferences": [owner]},
     }
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     observer.replace(PODS, [])
     observer.replace(JOBS, [job])
     observer.replace(JOB_SETS, [body])
     assert [unit.name for unit in observer.units] == ["train-0", "train-1"]
-    assert observer.processes_of("set") == ("train-0", "train-1")
+    assert observer.objects.processes_of("set") == ("train-0", "train-1")
     observer.apply(JOB_SETS, "DELETED", body)
     assert observer.empty
 
 
 def test_a_change_of_the_cause_updates_the_other_ranks():
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     observer.replace(PODS, [])
     observer.replace(JOB_SETS, [job_set(restarts=1)])
     assert observer.observe(NOW).status.processes[0].reason == "the unit restarts"

@@ -23,7 +23,8 @@ from symphony_kube.record.encoded_record import EncodedRecord
 from symphony_kube.render.codec import with_revision
 from symphony_kube.render.roster import Unit, encode_roster
 from symphony_kube.state import reasons
-from symphony_kube.state.observe import JOBS, PODS, PodObserver, observe
+from symphony_kube.state.observe import ExperimentState, observe
+from symphony_kube.state.observed_objects import JOBS, PODS
 from symphony_kube.state.pod_status import parse_time
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -376,7 +377,7 @@ def test_readiness_timeout():
 
 
 def test_process_that_becomes_ready_too_late_is_ready():
-    observer = PodObserver("e", roster=READY_IN_30_S)
+    observer = ExperimentState("e", roster=READY_IN_30_S)
     observer.replace(PODS, [UNREADY])
     assert observer.observe(AT + 31).status.processes[0].not_ready_in_time
     observer.apply(PODS, "MODIFIED", READY)
@@ -391,7 +392,7 @@ def test_process_that_becomes_ready_too_late_is_ready():
 
 
 def test_process_that_has_exited_is_not_late():
-    observer = PodObserver("e", roster=READY_IN_30_S)
+    observer = ExperimentState("e", roster=READY_IN_30_S)
     observer.replace(PODS, [UNREADY])
     assert observer.observe(AT + 31).status.processes[0].not_ready_in_time
     observer.apply(PODS, "MODIFIED", pod(ended(3), containers=PROBED))
@@ -445,12 +446,12 @@ def test_logs_with_the_same_problem_are_named_together():
 
 
 def test_readiness_that_cannot_be_recorded_is_noted():
-    observer = PodObserver("e", roster=READY_BY_LOG)
+    observer = ExperimentState("e", roster=READY_BY_LOG)
     observer.replace(PODS, [pod(running())])
     uid = pod(running())["metadata"]["uid"]
-    observer.note_ready("p", uid, "p", 1, now=AT + 4)
+    observer.objects.note_ready("p", uid, "p", 1, now=AT + 4)
     assert not observer.observe(AT + 5).containers["p"].ready
-    observer.note_ready("p", uid, "p", 0, now=AT + 4)
+    observer.objects.note_ready("p", uid, "p", 0, now=AT + 4)
     assert observer.observe(AT + 5).containers["p"].ready_since == AT + 4
     observer.apply(PODS, "MODIFIED", pod(running(), meta={"labels": {"x": "y"}}))
     assert observer.observe(AT + 6).containers["p"].ready
@@ -570,9 +571,9 @@ def test_stored_roster_replaces_that_of_the_first_pod(is_changing, seconds, expe
     units = (Unit(name="p", processes=("p",)), later)
     record = EncodedRecord(roster=encode_roster(units))
     stored = StoredRecord(record=record, created=AT, is_changing=is_changing)
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     assert observer.needs_stored_record
-    observer.use_stored_record(stored)
+    observer.record.use_stored(stored)
     found = {item.path: summary(item) for item in observer.observe(AT + seconds).status}
     assert found["p"] == expected
     assert found["q"][2] is (Code.WAITING if expected is NOT_CREATED else Code.NEVER_STARTED)
@@ -583,8 +584,8 @@ def test_roster_of_a_change_is_newer_than_the_stored_one():
         record=EncodedRecord(roster=encode_roster((Unit(name="q", processes=("q",)),)))
     )
     newer = with_revision(encode_roster((Unit(name="p", processes=("p",)),)), 2)
-    observer = PodObserver("e")
-    observer.use_stored_record(stored)
+    observer = ExperimentState("e")
+    observer.record.use_stored(stored)
     assert [unit.name for unit in observer.units] == ["q"]
     body = pod(running())
     body["metadata"]["annotations"] = {labels.ROSTER: newer}
@@ -593,7 +594,7 @@ def test_roster_of_a_change_is_newer_than_the_stored_one():
 
 
 def test_process_of_a_deleted_pod_is_unknown():
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     observer.replace(PODS, [pod(running())])
     observer.apply(PODS, "MODIFIED", pod(running(), meta=DELETED))
     process = observer.observe(AT + 4).status.processes[0]
@@ -610,7 +611,7 @@ def test_process_of_a_deleted_pod_is_unknown():
 
 @pytest.mark.parametrize("listed", [True, False], ids=["list", "event"])
 def test_result_before_the_deletion_is_kept(listed):
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     observer.replace(PODS, [pod(ended(3)), pod(running(), name="q")])
     observer.observe(AT + 4)
     if listed:
@@ -771,7 +772,7 @@ def test_exit_code_of_a_job_whose_pod_was_deleted():
         "lastState": {"terminated": {"exitCode": 3, "startedAt": stamp(1), "finishedAt": stamp(2)}},
     }
     body = pod(crashed, restartPolicy="OnFailure", meta=OWNED)
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     observer.replace(PODS, [body])
     observer.replace(JOBS, [job(limit=2)])
     assert observer.observe(AT + 3).status.processes[0].state is PENDING
@@ -787,7 +788,7 @@ def test_exit_code_of_a_job_whose_pod_was_deleted():
 def test_grace_period_of_a_failed_job(first):
     """A kubelet may still start a container of a failed Job. Its state never goes back."""
     status = running() if first == "running" else waiting("ContainerCreating")
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     observer.replace(PODS, [pod(status, meta=OWNED, terminationGracePeriodSeconds=2)])
     observer.replace(JOBS, [job(TOO_LONG)])
     found = observer.observe(AT + 5)
@@ -848,7 +849,7 @@ def test_failures_that_a_job_has_not_counted_yet(status, failures):
 def test_a_pod_of_a_job_that_a_user_deletes_is_an_attempt():
     body = job(limit=2)
     body["status"] = {"failed": 1, "terminating": 1}
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     observer.replace(PODS, [pod_of_job("a", running())])
     observer.replace(JOBS, [body])
     observer.apply(PODS, "MODIFIED", pod_of_job("a", running(), **DELETED))
@@ -866,7 +867,7 @@ def test_a_pod_of_a_job_that_a_user_deletes_is_an_attempt():
 def test_an_indexed_job_runs_while_any_of_its_pods_does():
     indexed = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
     pods = [pod_of_job("a", running()), pod_of_job("b", ended(0))]
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     observer.replace(PODS, pods)
     observer.replace(JOBS, [job(limit=1, **indexed)])
     assert summary(observer.observe(AT + 3).status.processes[0]) == RUNS
@@ -883,7 +884,7 @@ def test_an_indexed_job_runs_while_any_of_its_pods_does():
 
 
 def test_the_deletion_of_an_earlier_object_of_the_same_name_is_ignored():
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     observer.apply(PODS, "ADDED", pod(running(), meta={"uid": "new"}))
     observer.apply(PODS, "DELETED", pod(running(), meta={"uid": "old"}))
     assert summary(observer.observe(AT + 3).status.processes[0]) == RUNS
@@ -891,7 +892,7 @@ def test_the_deletion_of_an_earlier_object_of_the_same_name_is_ignored():
     later["metadata"]["uid"] = "new"
     observer.apply(JOBS, "ADDED", later)
     observer.apply(JOBS, "DELETED", job())
-    assert observer.objects_of("p")[1]
+    assert observer.objects.jobs_of("p")
 
 
 STOPPED_BY_DEADLINE = {"reason": "DeadlineExceeded", "startTime": stamp(0)}
@@ -942,7 +943,7 @@ def test_status_of_a_job_that_the_user_may_not_read():
 
 
 def test_only_changed_processes_are_computed_again():
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     observer.replace(PODS, [pod(running(), name=f"p{index}") for index in range(50)])
     before = observer.observe(AT + 5)
     observer.apply(PODS, "MODIFIED", pod(ended(0), name="p7"))

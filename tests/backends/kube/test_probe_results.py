@@ -192,7 +192,7 @@ def test_event_of_a_late_process_contains_the_last_result(monkeypatch):
     monkeypatch.setattr(experiment_events.experiments, "explain_now", explain_now)
     events = experiment_events.EventStream.__new__(experiment_events.EventStream)
     events._api = events._scope = None
-    events.stream = SimpleNamespace(observer=None)
+    events.stream = SimpleNamespace(state=None)
     early = replace(processes[1], not_ready_in_time=False)
     events._previous = replace(status, processes=(processes[0], early))
     assert [item.reason for item in events._with_test_results(status)] == [

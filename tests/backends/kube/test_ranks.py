@@ -13,7 +13,8 @@ from symphony_kube.lifecycle.supervisor.supervisor_record import Record
 from symphony_kube.record.creation_problems import Problem
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import Attempt, Control
-from symphony_kube.state.observe import JOBS, PODS, PodObserver
+from symphony_kube.state.observe import ExperimentState
+from symphony_kube.state.observed_objects import JOBS, PODS
 
 from .decisions import actions, created_later, decided, find_startable, started
 from .test_control import ENDED, EXITED, NOW, RUNNING, STARTED, observe, pod
@@ -159,7 +160,7 @@ def test_ranks_of_a_failed_unit_have_failed():
 
 def observe_deletion(units, *pods, deleted):
     """Return what a supervisor observes after the last of its Pods is deleted."""
-    observer = PodObserver("e", roster=units)
+    observer = ExperimentState("e", roster=units)
     observer.replace(PODS, [*pods, deleted])
     observer.apply(PODS, "DELETED", deleted)
     return observer.observe(NOW)
@@ -210,7 +211,7 @@ def test_a_unit_starts_again_if_the_pod_of_a_rank_is_deleted():
     ],
 )
 def test_a_deletion_that_the_supervisor_has_not_observed(other, finished, expected):
-    observer = PodObserver("e", roster=ONCE)
+    observer = ExperimentState("e", roster=ONCE)
     record = Record(created=frozenset({"u-0", "u-1"}), ended=frozenset(finished))
     observer.created, observer.ended = record.created, record.ended
     observer.replace(PODS, [] if other is None else [other])
@@ -494,7 +495,7 @@ def test_a_job_waits_for_its_queue():
 
 
 def experiment_of_job(job):
-    observer = PodObserver("e")
+    observer = ExperimentState("e")
     observer.replace(JOBS, [job])
     return observer.observe(NOW).status
 

@@ -29,7 +29,8 @@ from symphony_kube.render.pod_parts.deadline import with_deadline
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import Control
 from symphony_kube.state.ending import apply_ending, processes_to_stop
-from symphony_kube.state.observe import PODS, PodObserver
+from symphony_kube.state.observe import ExperimentState
+from symphony_kube.state.observed_objects import PODS
 from symphony_kube.state.pod_status import ContainerStatus
 
 from .conftest import (
@@ -96,7 +97,7 @@ def test_start_order(words, expected, later):
 def test_units_whose_pods_a_user_has_deleted_are_not_created_again():
     roster = (Unit(name="a", processes=("a",)), Unit(name="b", processes=("b",)))
     record = Record(created=frozenset("ab"))
-    observer = PodObserver("e", roster=roster)
+    observer = ExperimentState("e", roster=roster)
     observer.created = record.created
     observer.replace(PODS, [pod("a", {"running": {"startedAt": STARTED}})])
     assert actions(roster, observer.observe(NOW), record=record) == []

@@ -20,7 +20,7 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import ROSTER, Scope
 from symphony_kube.api.retries import Timeouts
 from symphony_kube.render.roster import Unit, encode_roster
-from symphony_kube.state.observe import PodObserver
+from symphony_kube.state.observe import ExperimentState
 from symphony_kube.watch import informer
 from symphony_kube.watch.all_experiments import ExperimentsWatch
 from symphony_kube.watch.experiment_informer import REST_FACTOR
@@ -633,7 +633,7 @@ def test_tables_are_updated_without_further_lists_and_survive_an_outage(
 def test_many_changes_are_observed_together(kube_cluster, shared, name, monkeypatch):
     """Otherwise a reader of many processes would use the CPU all the time while they change."""
     seconds = 0.02
-    observe = PodObserver.observe
+    observe = ExperimentState.observe
     times = []
 
     def observe_slowly(observer, now):
@@ -653,7 +653,7 @@ def test_many_changes_are_observed_together(kube_cluster, shared, name, monkeypa
     unschedulable(experiment, "p")
     unschedulable(experiment, "q")
     shared.launch(experiment)
-    monkeypatch.setattr(PodObserver, "observe", observe_slowly)
+    monkeypatch.setattr(ExperimentState, "observe", observe_slowly)
     with ObservationStream(shared.api, shared.scope(name)) as stream:
         stream.first()
         changing = threading.Thread(target=change_pods)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from symphony.process_details import ProcessEvent
     from symphony_kube.api.client import Api
     from symphony_kube.lifecycle.description import NewDescription
-    from symphony_kube.state.observe import PodObserver
+    from symphony_kube.state.observe import ExperimentState
 
 Object = dict[str, Any]
 
@@ -304,9 +304,9 @@ def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
     written.
     """
     try:
-        observer, pods = experiments.observe_once(api, scope)
-        status = experiments.current_status(api, scope, observer)
-        refs = [*list_removed_containers(api, scope), *observer.container_refs]
+        state, pods = experiments.observe_once(api, scope)
+        status = experiments.current_status(api, scope, state)
+        refs = [*list_removed_containers(api, scope), *state.objects.container_refs]
     except SymphonyError:
         # The deletion itself reports what the user may not do.
         return None
@@ -323,7 +323,7 @@ def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
     logs = path / run_record.LOG_DIRECTORY
     fetcher = LogFetcher(api, scope, refs, logs, settings.limits)
     with ThreadPoolExecutor(max_workers=2) as pool:
-        objects = pool.submit(_write_objects, api, scope, path, observer, pods)
+        objects = pool.submit(_write_objects, api, scope, path, state, pods)
         fetcher.start()
         problems = [*objects.result(), *_write_usage(api, scope, path)]
     final = _final_status(status, api.now())
@@ -432,11 +432,11 @@ def _is_of(run: Run, api: Api, scope: Scope) -> bool:
 
 
 def _write_objects(
-    api: Api, scope: Scope, path: Path, observer: PodObserver, pods: Sequence[Object]
+    api: Api, scope: Scope, path: Path, state: ExperimentState, pods: Sequence[Object]
 ) -> list[str]:
     """Write the details of the processes and the topology, and return what is missing."""
     problems = []
-    status = observer.observe(api.now()).status
+    status = state.observe(api.now()).status
     processes = {process.name: process for process in status}
     events = _pod_events(api, scope)
     by_process: dict[str, Any] = {}
@@ -449,7 +449,7 @@ def _write_objects(
                 found = details.process_details(process, pod, of_pod, shared)
                 by_process[process.name] = found.to_dict()
     try:
-        drawn = topology.find_topology(api, scope, status, observer.units, pods)
+        drawn = topology.find_topology(api, scope, status, state.units, pods)
         run_record.write_json(path / run_record.TOPOLOGY_FILE, drawn.to_dict())
         run_record.write_json(path / run_record.DETAILS_FILE, by_process)
     except (OSError, SymphonyError) as exc:

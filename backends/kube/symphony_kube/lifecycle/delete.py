@@ -148,12 +148,12 @@ def _delete_first_waves(api: Api, scope: Scope) -> None:
     deleted.
     """
     try:
-        observer, _ = experiments.observe_once(api, scope)
+        state, _ = experiments.observe_once(api, scope)
     except BackendError:
         return
-    if not any(unit.starts_after for unit in observer.units):
+    if not any(unit.starts_after for unit in state.units):
         return
-    observation = observer.observe(api.now())
+    observation = state.observe(api.now())
     remaining = {
         name: unit
         for name, unit in observation.unit_statuses.items()
@@ -161,7 +161,7 @@ def _delete_first_waves(api: Api, scope: Scope) -> None:
     }
     groups: dict[str, str] | None = None
     while remaining:
-        wave = stopped_now(observer.units, observation, remaining, api.now())
+        wave = stopped_now(state.units, observation, remaining, api.now())
         if not wave or len(wave) == len(remaining):
             return
         if groups is None:

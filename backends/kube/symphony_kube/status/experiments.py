@@ -16,7 +16,8 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.listing import list_all
 from symphony_kube.api.resources import NAMESPACES, collection_path, items_of, labels_of
 from symphony_kube.record.stored_record import read_stored_record
-from symphony_kube.state.observe import BACKEND, JOB_SETS, JOBS, PODS, PodObserver
+from symphony_kube.state.observe import BACKEND, ExperimentState
+from symphony_kube.state.observed_objects import JOB_SETS, JOBS, PODS
 from symphony_kube.status.event_sources import pod_events
 from symphony_kube.status.event_sources.job_events import find_results_of_missing_jobs
 from symphony_kube.status.list_objects import list_objects, list_pods
@@ -94,69 +95,69 @@ def experiment_status(
     process is slow to be set up or to be ready. ``pods_request`` is a call of `list_pods` that has
     already begun.
     """
-    observer, pods = observe_once(api, scope, pods_request)
-    if any(unit.logs for unit in observer.units):
+    state, pods = observe_once(api, scope, pods_request)
+    if any(unit.logs for unit in state.units):
         from symphony_kube.status.ready_logs import complete_readiness
 
-        complete_readiness(api, scope, observer)
-    return explain(api, scope, current_status(api, scope, observer), pods, observer)
+        complete_readiness(api, scope, state)
+    return explain(api, scope, current_status(api, scope, state), pods, state)
 
 
 def observe_once(
     api: Api, scope: Scope, pods_request: Background[list[Object]] | None = None
-) -> tuple[PodObserver, list[Object]]:
-    """Return an observer that tracks an experiment's objects, and a list of the Pods.
+) -> tuple[ExperimentState, list[Object]]:
+    """Return the state of an experiment, and a list of its Pods.
 
     ``pods_request`` is a call of `list_pods` that has already begun.
     """
-    observer = PodObserver(scope.experiment)
+    state = ExperimentState(scope.experiment)
     pods = list_pods(api, scope) if pods_request is None else pods_request.result()
-    observer.replace(PODS, pods)
-    are_jobs_listed = observer.has_jobs or observer.empty
+    state.replace(PODS, pods)
+    are_jobs_listed = state.known_units.has_jobs or state.empty
     if are_jobs_listed:
-        observer.replace(JOBS, list_if_possible(lambda: list_objects(api, scope, "Job")))
-    complete_observer(api, scope, observer)
-    if observer.may_have_missed_launch:
-        pods = list_again(api, scope, observer)
-    elif observer.has_jobs and not are_jobs_listed:
+        state.replace(JOBS, list_if_possible(lambda: list_objects(api, scope, "Job")))
+    complete_state(api, scope, state)
+    if state.may_have_missed_launch:
+        pods = list_again(api, scope, state)
+    elif state.known_units.has_jobs and not are_jobs_listed:
         # The Pod with the roster was deleted, so that only the stored record names the Jobs.
-        observer.replace(JOBS, list_if_possible(lambda: list_objects(api, scope, "Job")))
-    if observer.has_job_sets or observer.empty:
-        observer.replace(JOB_SETS, list_if_possible(lambda: list_objects(api, scope, "JobSet")))
-    return observer, pods
+        state.replace(JOBS, list_if_possible(lambda: list_objects(api, scope, "Job")))
+    if state.known_units.has_job_sets or state.empty:
+        state.replace(JOB_SETS, list_if_possible(lambda: list_objects(api, scope, "JobSet")))
+    return state, pods
 
 
-def list_again(api: Api, scope: Scope, observer: PodObserver) -> list[Object]:
+def list_again(api: Api, scope: Scope, state: ExperimentState) -> list[Object]:
     """List the Pods, and the Jobs if there are any, after the stored roster was read, and return
     the Pods.
 
     All objects of a launch that was complete at that time are listed, unless they were deleted.
     """
     pods = list_pods(api, scope)
-    observer.replace(PODS, pods)
-    if observer.has_jobs:
-        observer.replace(JOBS, list_if_possible(lambda: list_objects(api, scope, "Job")))
+    state.replace(PODS, pods)
+    if state.known_units.has_jobs:
+        state.replace(JOBS, list_if_possible(lambda: list_objects(api, scope, "Job")))
     return pods
 
 
-def complete_observer(api: Api, scope: Scope, observer: PodObserver) -> None:
-    """Add to ``observer`` what the objects of an experiment do not show because some are missing.
+def complete_state(api: Api, scope: Scope, state: ExperimentState) -> None:
+    """Add to ``state`` what the objects of an experiment do not show because some are missing.
 
     The stored roster is read if no Pod and no Job has the roster, and events if a Job is missing.
     """
-    if observer.needs_stored_record and is_name(scope.experiment):
-        observer.use_stored_record(read_stored_record(api, scope))
-    find_results_of_missing_jobs(api, scope, observer)
+    if state.needs_stored_record and is_name(scope.experiment):
+        state.record.use_stored(read_stored_record(api, scope))
+    find_results_of_missing_jobs(api, scope, state)
 
 
-def current_status(api: Api, scope: Scope, observer: PodObserver) -> ExperimentStatus:
-    """Return the status of the experiment that ``observer`` tracks.
+def current_status(api: Api, scope: Scope, state: ExperimentState) -> ExperimentStatus:
+    """Return the status of the experiment with this ``state``.
 
     Raises `NotFound` if the experiment does not exist.
     """
-    if not observer.is_known:
+    if not state.is_known:
         return status_without_objects(api, scope)
-    return replace(observer.observe(api.now()).status, clock_offset=api.clock_offset)
+    return replace(state.observe(api.now()).status, clock_offset=api.clock_offset)
 
 
 def can_explain(status: ExperimentStatus) -> bool:
@@ -169,24 +170,24 @@ def explain(
     scope: Scope,
     status: ExperimentStatus,
     pods: Iterable[Object],
-    observer: PodObserver,
+    state: ExperimentState,
 ) -> ExperimentStatus:
     """Return ``status`` with a reason for each process that is slow to be set up or to be ready, or
     that waits in a queue.
     """
-    status = explain_queues(api, scope, status, observer.processes_of)
+    status = explain_queues(api, scope, status, state.objects.processes_of)
     return pod_events.explain_delays(api, scope, status, pods, now=api.now())
 
 
 def explain_now(
-    api: Api, scope: Scope, status: ExperimentStatus, observer: PodObserver
+    api: Api, scope: Scope, status: ExperimentStatus, state: ExperimentState
 ) -> ExperimentStatus | None:
     """Return ``status`` with the reasons of `explain`, or None if the Pods cannot be listed now."""
     try:
         pods = list_pods(api, scope)
     except SymphonyError:
         return None
-    return explain(api, scope, status, pods, observer)
+    return explain(api, scope, status, pods, state)
 
 
 def list_if_possible(list_objects: Callable[[], Iterable[Object]]) -> list[Object]:

@@ -33,7 +33,7 @@ from symphony_kube.state.pod_status import (
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
     from symphony_kube.render.roster import Roster
-    from symphony_kube.state.observe import Observation, PodObserver
+    from symphony_kube.state.observe import ExperimentState, Observation
 
 # The pause between attempts to read a log.
 RETRY_SECONDS = 0.5
@@ -116,15 +116,15 @@ def find_ready(api: Api, scope: Scope, executions: Iterable[Execution], on_ready
         list(pool.map(read, todo))
 
 
-def complete_readiness(api: Api, scope: Scope, observer: PodObserver) -> None:
-    """Tell an observer which processes are ready according to their present logs."""
-    observation = observer.observe(api.now())
-    executions = unready_executions(observation, observer.units)
+def complete_readiness(api: Api, scope: Scope, state: ExperimentState) -> None:
+    """Note in ``state`` which processes are ready according to their present logs."""
+    observation = state.observe(api.now())
+    executions = unready_executions(observation, state.units)
     found: list[Execution] = []
     find_ready(api, scope, executions, found.append)
     now = api.now()
     for item in found:
-        observer.note_ready(item.unit, item.uid, item.process, item.restarts, now=now)
+        state.objects.note_ready(item.unit, item.uid, item.process, item.restarts, now=now)
 
 
 class ReadyLogs:

@@ -31,9 +31,9 @@ def describe_topology(api: Api, scope: Scope) -> Topology:
     If a user has deleted the first Pod, the connections between processes are unknown, because that
     Pod contains the roster.
     """
-    observer, pods = experiments.observe_once(api, scope)
-    status = experiments.current_status(api, scope, observer)
-    return find_topology(api, scope, status, observer.units, pods)
+    state, pods = experiments.observe_once(api, scope)
+    status = experiments.current_status(api, scope, state)
+    return find_topology(api, scope, status, state.units, pods)
 
 
 def find_topology(

@@ -15,11 +15,12 @@ from symphony_kube.api import labels
 from symphony_kube.api.client import Api, Object
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import NAMESPACES, collection_path, labels_of
-from symphony_kube.state.observe import BACKEND, JOB_SETS, JOBS, PODS, PodObserver
+from symphony_kube.state.observe import BACKEND, ExperimentState
+from symphony_kube.state.observed_objects import JOB_SETS, JOBS, PODS
 from symphony_kube.status.experiments import (
     EXPERIMENTS_SELECTOR,
     NOTHING_LEFT,
-    complete_observer,
+    complete_state,
     list_if_possible,
 )
 from symphony_kube.watch.informer import LISTED, Informer
@@ -44,7 +45,7 @@ class ExperimentsWatch:
     def __init__(self, api: Api, *, namespace: str | None, follow: bool = True) -> None:
         self._api = api
         self._namespace = namespace
-        self._observers: dict[str, PodObserver] = {}
+        self._states: dict[str, ExperimentState] = {}
         # The UIDs of all objects, by kind and experiment.
         self._uids: dict[str, dict[str, set[str]]] = {}
         # When to read the stored roster of each experiment, unless that is not necessary.
@@ -111,16 +112,16 @@ class ExperimentsWatch:
         # Requests would wait for the end of an outage.
         if not self.silent_seconds:
             self._complete()
-        return [self._observe(name, observer) for name, observer in sorted(self._observers.items())]
+        return [self._observe(name, state) for name, state in sorted(self._states.items())]
 
     def complete_readiness(self, names: Iterable[str]) -> None:
         """Read the logs that show whether processes of these experiments are ready."""
         for name in names:
-            observer = self._observers.get(name)
-            if observer is not None and any(unit.logs for unit in observer.units):
+            state = self._states.get(name)
+            if state is not None and any(unit.logs for unit in state.units):
                 from symphony_kube.status.ready_logs import complete_readiness
 
-                complete_readiness(self._api, self._scope(name), observer)
+                complete_readiness(self._api, self._scope(name), state)
 
     def _start(self, kind: str) -> tuple[Object, ...]:
         """List the objects of a kind and watch them, or list them again if watching is refused."""
@@ -149,7 +150,7 @@ class ExperimentsWatch:
                 self._uids[kind].setdefault(name, set()).add(item["metadata"]["uid"])
         for name, of_experiment in found.items():
             if kind in _OBSERVED:
-                self._observer(name).replace(kind, of_experiment)
+                self._state_of(name).replace(kind, of_experiment)
             self._note_change(name)
 
     def _apply(self, kind: str, event: str, item: Object) -> None:
@@ -162,7 +163,7 @@ class ExperimentsWatch:
             if not uids:
                 del self._uids[kind][name]
             if kind in _OBSERVED:
-                self._observer(name).apply(kind, event, item)
+                self._state_of(name).apply(kind, event, item)
             self._note_change(name)
 
     def _owner(self, item: Object) -> Iterator[str]:
@@ -173,19 +174,19 @@ class ExperimentsWatch:
         if self._namespace is not None or metadata.get("namespace", metadata["name"]) == name:
             yield name
 
-    def _observer(self, name: str) -> PodObserver:
-        return self._observers.setdefault(name, PodObserver(name))
+    def _state_of(self, name: str) -> ExperimentState:
+        return self._states.setdefault(name, ExperimentState(name))
 
     def _note_change(self, name: str) -> None:
         kinds = [kind for kind, names in self._uids.items() if name in names]
         if not kinds:
-            self._observers.pop(name, None)
+            self._states.pop(name, None)
             self._due.pop(name, None)
             return
         self._due[name] = 0.0
         if not set(kinds) & set(_OBSERVED):
             # Nothing that is known of deleted objects applies to those of another launch.
-            self._observers[name] = PodObserver(name)
+            self._states[name] = ExperimentState(name)
 
     def _complete(self) -> None:
         """Read what the objects do not show of the experiments that have changed."""
@@ -195,22 +196,22 @@ class ExperimentsWatch:
             if now < due or name not in self._due:
                 continue
             del self._due[name]
-            observer = self._observers[name]
-            complete_observer(self._api, self._scope(name), observer)
-            if observer.may_have_missed_launch:
+            state = self._states[name]
+            complete_state(self._api, self._scope(name), state)
+            if state.may_have_missed_launch:
                 # The watch of the Pods can be later than that of the other objects.
                 self._start(PODS)
-                if observer.has_jobs:
+                if state.known_units.has_jobs:
                     list_if_possible(lambda: self._start(JOBS))
-            if observer.has_job_sets and JOB_SETS not in self._uids:
+            if state.known_units.has_job_sets and JOB_SETS not in self._uids:
                 self._start_optional(JOB_SETS)
-            if not observer.is_known:
+            if not state.is_known:
                 self._due[name] = now + _UNKNOWN_PAUSE_SECONDS
 
-    def _observe(self, name: str, observer: PodObserver) -> ExperimentStatus:
-        if not observer.is_known:
+    def _observe(self, name: str, state: ExperimentState) -> ExperimentStatus:
+        if not state.is_known:
             return ExperimentStatus(name=name, backend=BACKEND, note=NOTHING_LEFT)
-        status = observer.observe(self._api.now()).status
+        status = state.observe(self._api.now()).status
         return replace(status, clock_offset=self._api.clock_offset)
 
     def _scope(self, name: str) -> Scope:

@@ -33,7 +33,7 @@ class ExistenceCheck:
         if self._is_known:
             return
         with informer.changed:
-            is_known = informer.observer.is_known
+            is_known = informer.state.is_known
         if not is_known:
             status_without_objects(self._api, self._scope)
         self._is_known = True

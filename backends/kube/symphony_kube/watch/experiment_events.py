@@ -177,7 +177,7 @@ class EventStream:
         late = _late_processes(status) - known
         if not late:
             return status
-        explained = experiments.explain_now(self._api, self._scope, status, self.stream.observer)
+        explained = experiments.explain_now(self._api, self._scope, status, self.stream.state)
         if explained is None:
             return status
         found = {process.name: process for process in explained if process.name in late}
@@ -225,7 +225,8 @@ class EventStream:
         uid = str(involved.get("uid"))
         if uid in self._supervisor.uids:
             return (None,)
-        return self.stream.observer.processes_of(uid) or self._processes_of_deleted_pod(event)
+        processes = self.stream.state.objects.processes_of(uid)
+        return processes or self._processes_of_deleted_pod(event)
 
     def _processes_of_deleted_pod(self, event: Object) -> tuple[str | None, ...]:
         """Return the processes of a Pod that was deleted before it could be observed.

@@ -18,9 +18,10 @@ from symphony.support.names import is_name
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import MANAGED_SELECTOR, RUN, SUPERVISOR, Scope
 from symphony_kube.api.resources import collection_path, labels_of
-from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, Observation, PodObserver
+from symphony_kube.state.observe import ExperimentState, Observation
+from symphony_kube.state.observed_objects import JOB_SETS, JOBS, PODS
 from symphony_kube.status.event_sources.kubernetes_warnings import FIELD_SELECTOR
-from symphony_kube.status.experiments import complete_observer, list_if_possible
+from symphony_kube.status.experiments import complete_state, list_if_possible
 from symphony_kube.status.permission_errors import cannot_list_pods
 from symphony_kube.watch.informer import LISTED, Change, Informer
 
@@ -71,12 +72,12 @@ def open_informer(api: Api, scope: Scope) -> tuple[ExperimentInformer, tuple[Obj
 
 
 class ExperimentInformer:
-    """The objects of an experiment, and the observer that computes its state from them.
+    """The objects of an experiment, which are listed and watched, and its state.
 
     If a supervisor passes its ``roster``, the experiment need not exist yet. Without ``follow``,
     the objects are only listed.
 
-    ``changed`` is a condition that is notified of each change, and its lock protects ``observer``.
+    ``changed`` is a condition that is notified of each change, and its lock protects ``state``.
     ``version`` is the number of changes. Any thread can use the informer.
     """
 
@@ -105,7 +106,7 @@ class ExperimentInformer:
         self._follows = follow
         self._ready_logs: ReadyLogs | None = None
         self.changed = self._informer.changed
-        self.observer = PodObserver(scope.experiment, roster=roster)
+        self.state = ExperimentState(scope.experiment, roster=roster)
         self.version = 0
         self.readers = 0
         self.is_replaced = False
@@ -124,10 +125,10 @@ class ExperimentInformer:
         with self.changed:
             if self._informer.closed or self._informer.error is not None or self.is_replaced:
                 return False
-            observer = self.observer
+            state = self.state
             if not self._is_listed:
                 return True
-            return not (observer.empty or observer.has_stored_record or observer.missing_jobs)
+            return not (state.empty or state.has_stored_record or state.known_units.missing_jobs)
 
     def release(self) -> None:
         """Note that a reader has ended, and close the informer after the last one."""
@@ -169,21 +170,21 @@ class ExperimentInformer:
 
     def _list_others(self, pods: tuple[Object, ...]) -> tuple[Object, ...]:
         """List the Jobs and JobSets if any could exist, and return the latest list of the Pods."""
-        observer = self.observer
-        if observer.has_jobs or (observer.empty and not self._supervising):
+        state = self.state
+        if state.known_units.has_jobs or (state.empty and not self._supervising):
             self._list_optional(JOBS)
         if not self._supervising:
-            complete_observer(self._api, self._scope, observer)
-            if observer.may_have_missed_launch:
+            complete_state(self._api, self._scope, state)
+            if state.may_have_missed_launch:
                 pods = self._informer.start(PODS)
                 self._apply_changes()
-                if observer.has_jobs:
+                if state.known_units.has_jobs:
                     self._list_optional(JOBS)
-            elif observer.has_jobs and JOBS not in self._started:
+            elif state.known_units.has_jobs and JOBS not in self._started:
                 # The Pod with the roster was deleted, so that only the stored record names the
                 # Jobs.
                 self._list_optional(JOBS)
-        if observer.has_job_sets or (observer.empty and not self._supervising):
+        if state.known_units.has_job_sets or (state.empty and not self._supervising):
             self._list_optional(JOB_SETS)
         return pods
 
@@ -227,7 +228,8 @@ class ExperimentInformer:
         if not self._apply_changes():
             return
         with self.changed:
-            needed = {JOBS: self.observer.has_jobs, JOB_SETS: self.observer.has_job_sets}
+            units = self.state.known_units
+            needed = {JOBS: units.has_jobs, JOB_SETS: units.has_job_sets}
         for kind, is_needed in needed.items():
             if not is_needed or kind in self._started:
                 continue
@@ -242,9 +244,9 @@ class ExperimentInformer:
             latest = self._observation
             if latest is None or (latest.valid_until is not None and now >= latest.valid_until):
                 began = time.monotonic()
-                latest = self._observation = self.observer.observe(now)
+                latest = self._observation = self.state.observe(now)
                 if self._ready_logs is not None:
-                    self._ready_logs.follow(latest, self.observer.units)
+                    self._ready_logs.follow(latest, self.state.units)
                 ended = time.monotonic()
                 self._rests_until = ended + min(REST_FACTOR * (ended - began), MAX_REST_SECONDS)
             return latest
@@ -260,7 +262,7 @@ class ExperimentInformer:
         with self.changed:
             if self._ready_logs is not None:
                 return
-            latest, roster = self.observe(), self.observer.units
+            latest, roster = self.observe(), self.state.units
         executions = unready_executions(latest, roster, late=self._follows)
         find_ready(self._api, self._scope, executions, self._note_ready)
         with self.changed:
@@ -270,7 +272,7 @@ class ExperimentInformer:
 
     def _note_ready(self, execution: Execution) -> None:
         with self.changed:
-            self.observer.note_ready(
+            self.state.objects.note_ready(
                 execution.unit,
                 execution.uid,
                 execution.process,
@@ -315,9 +317,9 @@ class ExperimentInformer:
         if change.event != "DELETED":
             self._note_runs(change.objects)
         if change.event == LISTED:
-            self.observer.replace(change.kind, change.objects)
+            self.state.replace(change.kind, change.objects)
         else:
-            self.observer.apply(change.kind, change.event, *change.objects)
+            self.state.apply(change.kind, change.event, *change.objects)
 
     def _note_runs(self, objects: Iterable[Object]) -> None:
         """Note the runs of objects that exist."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from symphony_kube.record.change_log import LoggedChange
     from symphony_kube.record.ending import StoppedProcesses
     from symphony_kube.render.roster import Roster
-    from symphony_kube.state.observe import Observation, PodObserver
+    from symphony_kube.state.observe import ExperimentState, Observation
     from symphony_kube.state.pod_status import ContainerRef
     from symphony_kube.watch.informer import Change
 
@@ -36,9 +36,9 @@ class ObservationStream:
     no longer exists, or was replaced by another launch, and `Unreachable` if the server is
     unresponsive for too long. If a supervisor passes its ``roster``, the stream waits without a
     time limit for processes that have not been created yet, except for the units in ``created``;
-    see `PodObserver`. Without ``follow``, the objects are only listed. With ``reads_ready_logs``,
-    the logs that show when processes are ready are read, too. The first request is sent by `start`,
-    or when the first observation is read.
+    see `ExperimentState`. Without ``follow``, the objects are only listed. With
+    ``reads_ready_logs``, the logs that show when processes are ready are read, too. The first
+    request is sent by `start`, or when the first observation is read.
     """
 
     def __init__(
@@ -103,33 +103,33 @@ class ObservationStream:
         return self._opened
 
     @property
-    def observer(self) -> PodObserver:
-        """The observer that computes the observations, which other threads can change."""
-        return self._informer.observer
+    def state(self) -> ExperimentState:
+        """The state of the experiment, which other threads can change."""
+        return self._informer.state
 
     @property
     def units(self) -> Roster:
-        """See `PodObserver.units`."""
+        """See `ExperimentState.units`."""
         with self._informer.changed:
-            return self.observer.units
+            return self.state.units
 
     @property
     def container_refs(self) -> list[ContainerRef]:
-        """See `PodObserver.container_refs`."""
+        """See `ObservedObjects.container_refs`."""
         with self._informer.changed:
-            return self.observer.container_refs
+            return self.state.objects.container_refs
 
     @property
     def changes(self) -> tuple[LoggedChange, ...]:
-        """See `PodObserver.changes`."""
+        """See `ObservedRecord.changes`."""
         with self._informer.changed:
-            return self.observer.changes
+            return self.state.record.changes
 
     @property
     def ending(self) -> StoppedProcesses | None:
-        """See `PodObserver.ending`."""
+        """See `ObservedRecord.ending`."""
         with self._informer.changed:
-            return self.observer.ending
+            return self.state.record.ending
 
     @property
     def silent_seconds(self) -> float:
@@ -146,8 +146,8 @@ class ObservationStream:
                 self._api, self._scope, roster=self._roster, follow=self._follow
             )
             informer.readers = 1
-            informer.observer.created = self._created
-            informer.observer.ended = self._ended
+            informer.state.created = self._created
+            informer.state.ended = self._ended
             pods = informer.list_objects()
         else:
             informer, pods = open_informer(self._api, self._scope)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from symphony.status import ExperimentStatus
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
-    from symphony_kube.state.observe import Observation, PodObserver
+    from symphony_kube.state.observe import ExperimentState, Observation
 
 # A watch that the server has ended is usually continued much faster.
 OUTAGE_SECONDS = 2.0
@@ -41,7 +41,7 @@ def watch_experiment(api: Api, scope: Scope) -> Iterator[Callable[[], WatchedSta
     with ExitStack() as opened:
         stream = opened.enter_context(open_stream())
         observation = stream.first()
-        setup.update(observation, stream.observer)
+        setup.update(observation, stream.state)
 
         def read() -> WatchedStatuses:
             nonlocal stream, observation
@@ -54,7 +54,7 @@ def watch_experiment(api: Api, scope: Scope) -> Iterator[Callable[[], WatchedSta
                 observation = stream.first()
             # Requests would wait for the end of an outage.
             if not stream.silent_seconds:
-                setup.update(observation, stream.observer)
+                setup.update(observation, stream.state)
             status = replace(setup.explain(observation.status), clock_offset=api.clock_offset)
             return WatchedStatuses([status], _outage(api, stream.silent_seconds))
 
@@ -89,14 +89,14 @@ class _SetupReasons:
         self._status: ExperimentStatus | None = None
         self._next = 0.0
 
-    def update(self, observation: Observation, observer: PodObserver) -> None:
+    def update(self, observation: Observation, state: ExperimentState) -> None:
         """Read the reasons again if that is due, or if reasons are known of an earlier status."""
         status = observation.status
         has_reasons = self._explained != self._status
         is_due = time.monotonic() >= self._next or (has_reasons and status != self._status)
         if not is_due or not can_explain(status):
             return
-        self._explained = explain_now(self._api, self._scope, status, observer)
+        self._explained = explain_now(self._api, self._scope, status, state)
         self._status = status
         self._next = time.monotonic() + pod_events.SLOW_SETUP_SECONDS
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
     from symphony_kube.render.roster import Roster
-    from symphony_kube.state.observe import Observation, PodObserver
+    from symphony_kube.state.observe import ExperimentState, Observation
 
 # How long a wait without a time limit continues while an image cannot be pulled. Kubernetes retries
 # for as long as the Pod exists, and a registry can be unavailable for some minutes.
@@ -77,17 +77,17 @@ def wait(
                 if later is None:
                     return observation.status
             else:
-                return _with_test_results(api, scope, observation.status, stream.observer)
+                return _with_test_results(api, scope, observation.status, stream.state)
             observation = later
 
 
 def _with_test_results(
-    api: Api, scope: Scope, status: ExperimentStatus, observer: PodObserver
+    api: Api, scope: Scope, status: ExperimentStatus, state: ExperimentState
 ) -> ExperimentStatus:
     """Return a status with the results of the tests of processes that are not ready in time."""
     if not any(process.not_ready_in_time for process in status):
         return status
-    return explain_now(api, scope, status, observer) or status
+    return explain_now(api, scope, status, state) or status
 
 
 def _image_deadline(
@@ -164,7 +164,7 @@ def _next(
             return later
         # An error is ignored, because the watch receives the same error and determines whether it
         # is temporary.
-        status = explain_now(api, scope, observation.status, stream.observer)
+        status = explain_now(api, scope, observation.status, stream.state)
         if not pod_events.is_setting_up(observation.status):
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         if status is not None and status != reported:

@@ -13,7 +13,8 @@ from symphony.plan.decide import Decision
 from symphony.status import ReasonCode
 from symphony_kube.render.roster import Roster, units_of_ranks
 from symphony_kube.state.control_state import FIRST_ATTEMPT, Attempt
-from symphony_kube.state.observe import LOST_POD, Observation
+from symphony_kube.state.missing_units import LOST_POD
+from symphony_kube.state.observe import Observation
 
 
 def find_losses(decision: Decision, roster: Roster) -> dict[str, str]:

@@ -21,7 +21,7 @@ from symphony_kube.status.event_sources.pod_events import event_time
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
-    from symphony_kube.state.observe import PodObserver
+    from symphony_kube.state.observe import ExperimentState
 
 COMPLETED = "Completed"
 _RESULTS = {
@@ -31,12 +31,12 @@ _RESULTS = {
 }
 
 
-def find_results_of_missing_jobs(api: Api, scope: Scope, observer: PodObserver) -> None:
-    """Pass the results of Jobs that no longer exist to ``observer``.
+def find_results_of_missing_jobs(api: Api, scope: Scope, state: ExperimentState) -> None:
+    """Pass the results of Jobs that no longer exist to ``state``.
 
     Sends a request only if a Job is missing. Nothing happens if the user may not list events.
     """
-    units = {scope.object_name(unit): unit for unit in observer.missing_jobs}
+    units = {scope.object_name(unit): unit for unit in state.known_units.missing_jobs}
     if not units:
         return
     path = f"/api/v1/namespaces/{scope.namespace}/events"
@@ -45,7 +45,7 @@ def find_results_of_missing_jobs(api: Api, scope: Scope, observer: PodObserver) 
         events = items_of(api.call("GET", path, query=query))
     except BackendError:
         return
-    observer.use_results_of_missing_jobs(job_results(events, units, observer.launched))
+    state.use_results_of_missing_jobs(job_results(events, units, state.known_units.launched))
 
 
 def job_results(

@@ -40,23 +40,15 @@ from symphony.status import ENDED, ReasonCode
 from symphony.support.names import join_names
 from symphony_kube import client_requests
 from symphony_kube.api import error_messages
-from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import (
-    CODE,
-    CONFIGS,
-    KEYS,
     REMOVED_UNIT,
     REPLACED_UNIT,
-    SERVICE,
     UNIT,
     Scope,
 )
-from symphony_kube.api.listing import list_all
 from symphony_kube.api.resources import (
-    collection_path,
     is_managed,
-    labels_of,
     to_resource,
     with_run_label,
     with_run_name,
@@ -64,6 +56,7 @@ from symphony_kube.api.resources import (
 from symphony_kube.in_place import InPlace, find_in_place
 from symphony_kube.lifecycle import attempts, delete
 from symphony_kube.lifecycle.attempts import next_attempt, with_attempt, with_manifest
+from symphony_kube.lifecycle.base_objects import BaseObjectsUpdate
 from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
 from symphony_kube.lifecycle.description import (
     Description,
@@ -79,7 +72,6 @@ from symphony_kube.lifecycle.supervisor.supervisor_record import Record, Round, 
 from symphony_kube.lifecycle.wait_deleted import STUCK_SECONDS
 from symphony_kube.record.change_log import new_change
 from symphony_kube.record.encoded_record import EncodedRecord, record_of_change
-from symphony_kube.render.file_objects.code_volumes import mounted_code
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.pod_parts.deadline import with_new_deadline
 from symphony_kube.render.roster import (
@@ -88,16 +80,12 @@ from symphony_kube.render.roster import (
     is_supervised_to_the_end,
     roster_unit,
 )
-from symphony_kube.render.shared_variables import environment_name
 from symphony_kube.render.snapshot import LIVE_SETTINGS
-from symphony_kube.render.stop_script import scripts_name
-from symphony_kube.service_drift import find_drift, service_patch, with_drift
+from symphony_kube.service_drift import find_drift, with_drift
 from symphony_kube.state.control_state import Attempt, encode_manifest
 from symphony_kube.state.observe import ExperimentState, Observation
-from symphony_kube.state.pod_status import FINISHED_PHASES
 from symphony_kube.status import experiments
 from symphony_kube.status.find_pod import list_removed_containers
-from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchives
@@ -458,19 +446,6 @@ def _deadline_obstacle(difference: Difference) -> list[str]:
     ]
 
 
-def _codes(snapshot: Snapshot) -> set[str]:
-    """Return the digests of the code of all processes."""
-    codes = {process.settings.get("code") for process in snapshot.processes.values()}
-    return {code for code in codes if code is not None}
-
-
-def _encryption_keys(snapshot: Snapshot) -> set[str]:
-    keys: set[str] = set()
-    for process in snapshot.processes.values():
-        keys.update(process.settings.get("encrypted", ()))
-    return keys
-
-
 def _supervisor_obstacles(api: Api, scope: Scope, difference: Difference) -> list[str]:
     """Return why no supervisor can take over the new description, if none can."""
     running = difference.running
@@ -573,6 +548,9 @@ class _Application:
         self._creation = Creation(
             api, scope, difference.running.run_id, self._new.manifest.overrides
         )
+        self._base_objects = BaseObjectsUpdate(
+            api, scope, difference.running, difference.new, self._creation
+        )
         self._roster = {unit.name: unit for unit in self._manifest.roster}
         self._record = difference.record
         self._run = _supervised_run(api, scope, difference)
@@ -601,7 +579,7 @@ class _Application:
         self._write_description()
         if absent:
             self._delete_remains()
-        self._put_base_objects()
+        self._base_objects.put()
         if self._in_cluster:
             # The supervisor reads the description when it notices the new roster.
             in_cluster.hand_over(self._api, self._run, partial(self._new_record, changed))
@@ -643,8 +621,7 @@ class _Application:
             self._stop_in_order(operation, stopping)
         self._remove()
         operation.run()
-        self._delete_code()
-        self._delete_configs()
+        self._base_objects.delete_unused_files()
         self._store.write(replace(self._description(), pending={}, previous_policies=None))
 
     def _running_to_stop(self, replaced: Collection[str]) -> set[str]:
@@ -738,103 +715,6 @@ class _Application:
     def _write_description(self) -> None:
         self._store.write(self._description(), self._record)
 
-    # --- files and services ---
-
-    def _put_base_objects(self) -> None:
-        """Create or update the Services, and the Secrets and ConfigMaps of files."""
-        keys = self._scope.object_name(KEYS, "Secret")
-        old, new = self._running.snapshot, self._new.snapshot
-        files_differ = old.secrets != new.secrets or _files(old) != _files(new)
-        files_differ |= _configs(old) != _configs(new)
-        keys_differ = _encryption_keys(old) != _encryption_keys(new)
-        # The objects can have been stored in part by a change that was not completed.
-        puts_files = files_differ or self._running.is_unfinished
-        puts_keys = keys_differ or self._running.is_unfinished
-        bodies = []
-        for body in self._manifest.base_objects:
-            kind, name = body["kind"], body["metadata"]["name"]
-            is_put = puts_keys if name == keys else puts_files
-            is_put = is_put or name in (environment_name(self._scope), scripts_name(self._scope))
-            if CODE in labels_of(body):
-                is_put = not self._has_code(labels_of(body)[CODE])
-            if kind == "Service" or (kind != "Namespace" and is_put):
-                bodies.append(with_run_label(body, self._running.run_id))
-        in_parallel(self._put, bodies, threads=self._api.connections)
-
-    def _has_code(self, digest: str) -> bool:
-        """Return whether the running experiment has the code with a digest already."""
-        return not self._running.is_unfinished and digest in _codes(self._running.snapshot)
-
-    def _delete_code(self) -> None:
-        """Delete the Secrets with code that no process has any more."""
-        codes = _codes(self._new.snapshot)
-        if _codes(self._running.snapshot) <= codes and not self._running.is_unfinished:
-            return
-
-        # A Pod whose processes were restarted in place still mounts the earlier code.
-        codes |= self._mounted_codes()
-
-        def is_unused(labels: Mapping[str, str]) -> bool:
-            return CODE in labels and labels[CODE] not in codes
-
-        # A user who may not list Secrets keeps them until the experiment is deleted.
-        with contextlib.suppress(ApiError):
-            delete.delete_selected(self._api, self._scope, ("Secret",), is_unused)
-
-    def _delete_configs(self) -> None:
-        """Delete the ConfigMaps with configuration files that no process has any more."""
-        is_same = _configs(self._running.snapshot) == _configs(self._new.snapshot)
-        if is_same and not self._running.is_unfinished:
-            return
-        digests = {labels_of(body).get(CONFIGS) for body in self._manifest.base_objects}
-
-        def is_unused(labels: Mapping[str, str]) -> bool:
-            return CONFIGS in labels and labels[CONFIGS] not in digests
-
-        # A user who may not list ConfigMaps keeps them until the experiment is deleted.
-        with contextlib.suppress(ApiError):
-            delete.delete_selected(self._api, self._scope, ("ConfigMap",), is_unused)
-
-    def _mounted_codes(self) -> set[str]:
-        """Return the digests of the code in the volumes of running Pods."""
-        path = collection_path("Pod", self._scope.namespace)
-        query = {"labelSelector": self._scope.present_selector}
-        digests: set[str] = set()
-        for of_pod in list_all(self._api, path, _code_in_use, query=query).items:
-            digests |= of_pod
-        return digests
-
-    def _put(self, body: Object) -> None:
-        resource = to_resource(body, self._scope.namespace)
-        try:
-            # If the launch or an earlier change has created the object, it is returned as it is.
-            found = self._creation.create(resource)
-        except NameTaken as exc:
-            if exc.found is None or not is_managed(exc.found, self._scope.experiment):
-                text = error_messages.name_taken(
-                    resource.kind, resource.name, self._scope, exc.found
-                )
-                raise BackendError(text) from exc
-            found = exc.found
-        if CODE in labels_of(body):
-            # An earlier change, which was not completed, has stored the same code.
-            return
-        is_keys = resource.name == self._scope.object_name(KEYS, "Secret")
-        patch = _missing_data(body, found) if is_keys else _patch_of(body, found)
-        if patch is None:
-            return
-        try:
-            self._api.call(
-                "PATCH",
-                resource.path,
-                body=patch,
-                content_type=MERGE_PATCH,
-                accept=ACCEPT_METADATA,
-            )
-        except ApiError as exc:
-            right = f"patch {resource.kind.lower()}s"
-            raise missing_right(exc, f"change {resource}", right, self._scope) from exc
-
     # --- units ---
 
     def _publish_roster(self, *, is_created: bool) -> None:
@@ -925,7 +805,7 @@ class _Application:
         The objects of these units are kept, so that their logs can be read, unless a process of the
         new description has the same name.
         """
-        delete.delete_selected(self._api, self._scope, ("Service",), self._is_removed_service)
+        self._base_objects.delete_services()
         state, _ = experiments.observe_once(self._api, self._scope)
         kept = self._kept_units(state.units)
         if kept and self._stop_units(state, kept):
@@ -963,14 +843,6 @@ class _Application:
         """The names of all processes of the new description."""
         return {process for unit in self._roster.values() for process in unit.processes}
 
-    def _is_removed_service(self, labels: Mapping[str, str]) -> bool:
-        services = {
-            labels_of(body)[SERVICE]
-            for body in self._manifest.base_objects
-            if SERVICE in labels_of(body)
-        }
-        return SERVICE in labels and labels[SERVICE] not in services
-
     def _is_removed(self, labels: Mapping[str, str]) -> bool:
         unit = labels.get(UNIT) or labels.get(REPLACED_UNIT)
         return unit is not None and unit not in self._roster
@@ -981,40 +853,3 @@ def _present_policies(running: Description) -> Mapping[str, Any]:
     if running.previous_policies is not None:
         return running.previous_policies
     return running.snapshot.policies
-
-
-def _files(snapshot: Snapshot) -> dict[str, Any]:
-    return {name: process.settings.get("files") for name, process in snapshot.processes.items()}
-
-
-def _configs(snapshot: Snapshot) -> dict[str, Any]:
-    return {name: process.settings.get("configs") for name, process in snapshot.processes.items()}
-
-
-def _missing_data(body: Object, found: Object) -> dict[str, Any] | None:
-    """Return the patch that adds missing values to a Secret, or None if there are none.
-
-    Processes that are not restarted have the present encryption keys.
-    """
-    present = found.get("data") or {}
-    missing = {key: value for key, value in body["data"].items() if key not in present}
-    return {"data": missing} if missing else None
-
-
-def _patch_of(body: Object, found: Object) -> dict[str, Any] | None:
-    """Return the patch that makes an object equal to ``body``, or None if it is equal."""
-    if body["kind"] == "Service":
-        return service_patch(body, found)
-    patch: dict[str, Any] = {}
-    for key in ("data", "binaryData"):
-        content, present = body.get(key) or {}, found.get(key) or {}
-        if content != present:
-            patch[key] = {**dict.fromkeys(present), **content}
-    return patch or None
-
-
-def _code_in_use(pod: Object) -> set[str]:
-    """Return the digests of the code in the volumes of a Pod that can still run."""
-    if pod["status"].get("phase") in FINISHED_PHASES:
-        return set()
-    return mounted_code(pod)

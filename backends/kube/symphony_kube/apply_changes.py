@@ -86,6 +86,7 @@ from symphony_kube.state.control_state import Attempt, encode_manifest
 from symphony_kube.state.observe import ExperimentState, Observation
 from symphony_kube.status import experiments
 from symphony_kube.status.find_pod import list_removed_containers
+from symphony_kube.user_requests.operation import Operation, request_replacements
 
 if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchives
@@ -591,7 +592,7 @@ class _Application:
         stopping = self._running_to_stop(replaced)
         first_wave = self._stopped_now(stopping, self._observation)
         has_order = len(first_wave) < len(stopping)
-        operation = client_requests.request_replacements(
+        operation = request_replacements(
             self._api,
             self._scope,
             self._observation,
@@ -634,7 +635,7 @@ class _Application:
         """Return which of ``units`` are stopped first, in the order in which they were started."""
         return stopped_now(self._previous, observation, units, self._api.now())
 
-    def _stop_in_order(self, operation: client_requests.Operation, units: set[str]) -> None:
+    def _stop_in_order(self, operation: Operation, units: set[str]) -> None:
         """Stop units, each when its turn comes.
 
         Return when the stop of the last ones has been requested, except for removed units.

@@ -210,12 +210,11 @@ class KubeBackend(KubeInspection):
         A signal is sent by a shell in the container.
         """
         from symphony_kube import client_requests
+        from symphony_kube.user_requests.send_signal import send_signal
 
         scope, processes = self._scope(experiment), request.processes
         if request.kind == "signal":
-            return client_requests.send_signal(
-                self.api, scope, processes, request.signal, force=request.force
-            )
+            return send_signal(self.api, scope, processes, request.signal, force=request.force)
         grace, timeout = request.grace, request.timeout
         self.ensure_supervisor(experiment)
         if request.kind == "stop":

@@ -14,10 +14,11 @@ import pytest
 from symphony.errors import AlreadyExists, BackendError, LaunchIncomplete, Unreachable
 from symphony.plan.policies import Policies
 from symphony.status import ReasonCode, State
-from symphony_kube import apply_changes, client_requests
+from symphony_kube import apply_changes
 from symphony_kube.lifecycle import description, launch
 from symphony_kube.lifecycle.supervisor import detached
 from symphony_kube.lifecycle.supervisor.detached import directory_of
+from symphony_kube.user_requests import obstacles, operation
 
 from .conftest import FOREVER, python, unschedulable, wait_until
 from .nodes import Nodes
@@ -212,17 +213,17 @@ def test_change_waits_for_a_node_that_is_full_for_a_moment(
     nodes.run("app")
     directory = directory_of(shared.api, shared.scope(name))
     wait_until(lambda: not directory.exists)
-    is_done, seen = client_requests.Operation._is_done, threading.Event()
+    is_done, seen = operation.Operation._is_done, threading.Event()
 
-    def note_obstacle(operation, observation):
-        done = is_done(operation, observation)
+    def note_obstacle(present, observation):
+        done = is_done(present, observation)
         if observation.containers["db"].cause.code is ReasonCode.UNSCHEDULABLE:
             seen.set()
         return done
 
-    monkeypatch.setattr(client_requests.Operation, "_is_done", note_obstacle)
+    monkeypatch.setattr(operation.Operation, "_is_done", note_obstacle)
     if not is_momentary:
-        monkeypatch.setattr(client_requests, "OBSTACLE_SECONDS", 0.1)
+        monkeypatch.setattr(obstacles, "OBSTACLE_SECONDS", 0.1)
     with ThreadPoolExecutor(1) as pool:
         change = pool.submit(shared.up, describe("2"))
         wait_until(lambda: nodes.is_stopped("app"))

@@ -20,10 +20,10 @@ from symphony.errors import BackendError, NotFound
 from symphony.status import State
 from symphony.testing.contract import all_running, until
 from symphony.usage import ProcessUsage
-from symphony_kube.client_requests import Operation
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.supervisor.detached import directory_of
 from symphony_kube.state.control_state import decode_control
+from symphony_kube.user_requests.operation import Operation
 from tests.cli import in_process
 
 from .conftest import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simulate import cli
+from simulate import cli, compiled
 from simulate.draw import draw_scenario
 from simulate.history import run_history
 from simulate.mutated_code import Mutation
@@ -166,6 +166,13 @@ def test_mutation_fits_the_code(mutation):
 def test_mutation_must_occur_once():
     with pytest.raises(ValueError, match="its old text occurs 0 times"):
         Mutation("none", "symphony/plan/decide.py", "no such text", "").text()
+
+
+def test_missing_compiler_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", str(tmp_path / "cc"))
+    with pytest.raises(compiled.Unavailable, match="there is no C compiler"):
+        compiled.use()
 
 
 def test_several_processes_give_the_same_results():

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from simulate import compiled
 from simulate.coverage import ACTIONS, EVENTS, PROMISES
 from simulate.draw import draw_scenario
 from simulate.history import run_history
@@ -94,6 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--mutations", action="store_true", help="break the code in many ways, and run each")
     add("--only", action="append", metavar="NAME", help="with --mutations: only this one")
     add("--json", action="store_true", help="print the results as JSON")
+    add(
+        compiled.OPTION,
+        action="store_true",
+        help="run the same code twice as fast; compiling it takes a minute after each change",
+    )
     return parser
 
 

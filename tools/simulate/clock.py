@@ -44,3 +44,7 @@ class Clock:
         while queue and queue[0][0] <= now:
             _, _, call, argument = heapq.heappop(queue)
             call(argument)
+
+    def clear(self) -> None:
+        """Forget all calls."""
+        self._queue.clear()

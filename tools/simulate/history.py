@@ -36,6 +36,7 @@ def run_history(
         outcome.broken = broken
     except Exception as exc:
         outcome.broken = _error(exc)
+    world.release()
     return outcome
 
 

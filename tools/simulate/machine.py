@@ -93,6 +93,10 @@ class Machine:
         # The exited programs that have left children behind.
         self.with_children: list[Program] = []
 
+    def report_nothing(self) -> None:
+        """Call ``on_change`` no more."""
+        self._on_change = _ignore
+
     def start(self, name: str, attempt: int, execution: Execution) -> Program:
         """Start a program."""
         pid = len(self.programs) + 1
@@ -205,6 +209,10 @@ class Machine:
         program.strays_until = None
         self.with_children.remove(program)
         self._on_change(program)
+
+
+def _ignore(_program: Program) -> None:
+    pass
 
 
 def has_strays(program: Program) -> bool:

@@ -63,7 +63,7 @@ def run_seeds(seeds: range, max_failures: int = 1) -> Results:
     """Run the histories of some seeds, up to a number of failures."""
     results = Results()
     counts = Counts(results.actions, results.events, results.promises)
-    # Nothing of a history refers to itself for long, so the collection of cycles only costs time.
+    # A finished history contains no cycles of references, so looking for some only costs time.
     gc.disable()
     for seed in seeds:
         outcome = run_history(draw_scenario(seed), counts=counts)

@@ -147,7 +147,7 @@ class Succession:
             world.clock.after(GUARDIAN_SECONDS, self._replace_guardian, world.supervisor)
 
     def _replace_guardian(self, supervisor: Supervisor) -> None:
-        if self._world.supervisor is supervisor:
+        if self._is_present(supervisor):
             self._guardian_dead_since = None
 
     def _begin_next(self, lost_since: float | None) -> None:
@@ -185,11 +185,15 @@ class Succession:
         now = world.clock.now
         events = continue_elsewhere(world.wish, supervisor.state, EVICTION, now)
         for event in events:
-            if world.supervisor is supervisor:
+            if self._is_present(supervisor):
                 self.guard(partial(supervisor.write, event))
-        if world.supervisor is supervisor:
+        if self._is_present(supervisor):
             self._is_moving = False
             self.step()
+
+    def _is_present(self, supervisor: Supervisor) -> bool:
+        """Return whether a supervisor has not been killed and has not ended."""
+        return self._world.supervisor is supervisor
 
     def _check_read_back(self, state: RunState) -> None:
         """Check that a new supervisor has read the state of the one that was killed."""

@@ -80,6 +80,11 @@ class World:
         if found.added or found.removed or found.restarted:
             raise Broken(SECOND_UP, f"a second up changes {found}")
 
+    def release(self) -> None:
+        """Break the cycles of references, because their collection takes a tenth of the time."""
+        self.clock.clear()
+        self.machine.report_nothing()
+
     def say(self, text: str) -> None:
         """Add a line to the story, if somebody reads it."""
         if self.tell is not None:

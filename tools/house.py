@@ -37,6 +37,16 @@ CLUSTER = "Cluster"
 MAX_USES = 2
 MAX_MODULES = 20
 MAX_METHODS = 25
+# The size of these classes does not count. Users call one object for an experiment or a cluster, so
+# the methods of their API belong together, and each test of the contract is a method.
+WIDE_CLASSES = frozenset(
+    {
+        "symphony.cluster.cluster.Cluster",
+        "symphony.model.experiment.component.Component",
+        "symphony.model.experiment.experiment.Experiment",
+        "symphony.testing.contract.BackendContract",
+    }
+)
 MAX_WIDTH = 100
 
 
@@ -191,13 +201,14 @@ def find_large_directories(product: Product) -> list[str]:
 
 
 def find_large_classes(product: Product) -> list[str]:
-    """Return the classes with more than 25 methods."""
+    """Return the classes with more than 25 methods, apart from `WIDE_CLASSES`."""
     found = []
     for module, node in _classes(product):
         functions = (ast.FunctionDef, ast.AsyncFunctionDef)
         count = sum(isinstance(statement, functions) for statement in node.body)
-        if count > MAX_METHODS:
-            found.append(f"{module}.{node.name}: {count}")
+        name = f"{module}.{node.name}"
+        if count > MAX_METHODS and name not in WIDE_CLASSES:
+            found.append(f"{name}: {count}")
     return found
 
 
@@ -259,7 +270,12 @@ FIGURES = (
     Figure("module names used more than twice", find_module_names, 0, 0),
     Figure("class names used more than twice", find_class_names, 0, 0),
     Figure("directories above 20 modules", find_large_directories, 0, 0),
-    Figure("classes above 25 methods", find_large_classes, 0, 5),
+    Figure(
+        "classes above 25 methods, apart from the user's API and the contract",
+        find_large_classes,
+        0,
+        1,
+    ),
     Figure("methods of Cluster that backends override", find_overrides, 0, 0),
     Figure("lines above 100 characters", find_long_lines, 50, 50),
 )

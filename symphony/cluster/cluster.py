@@ -867,7 +867,7 @@ class Cluster(CheckedAttributes):
 
     @property
     def location(self) -> str:
-        """Where the experiments are, such as a directory, for messages, or ``""``."""
+        """The place of the experiments, such as a directory, for messages, or ``""``."""
         return self.implementation.location
 
     def describe_experiment(self, experiment: str) -> ExperimentStatus:

@@ -87,7 +87,7 @@ class FileWatcher:
         return changed
 
     def close(self) -> None:
-        """Stop to watch."""
+        """Stop watching."""
         if self._notify is not None:
             self._notify.close()
 

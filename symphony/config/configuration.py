@@ -1,4 +1,4 @@
-"""What is configured at one time: `Configuration`."""
+"""The configuration at one time: `Configuration`."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ check_methods(ConfiguredValues)
 
 @dataclass(frozen=True)
 class Configuration(ConfiguredValues):
-    """What is configured at one time. It is read once, and passed to everything that depends on it.
+    """The configuration at one time. It is read once, and passed to everything that depends on it.
 
     ``command_line`` maps options to their values. ``sources`` are all other sources, beginning with
     the one that takes precedence. ``own_fields`` are the fields that the program has defined.

@@ -43,9 +43,9 @@ def read(paths: Sequence[Path], imported: Imported) -> dict[str, Any]:
     """Return the contents of compose files, which are merged in the given order.
 
     Variables become parameters in the document of ``imported``. If there is one file with a
-    default name, the file beside it whose name contains ``override`` is merged into it, as compose
-    does. Relative paths are relative to the directory of the first file. Raises `NotFound` or
-    `SpecError` if a file cannot be read.
+    default name, the file in the same directory whose name contains ``override`` is merged into it,
+    as compose does. Relative paths are relative to the directory of the first file. Raises
+    `NotFound` or `SpecError` if a file cannot be read.
     """
     base = paths[0].absolute().parent
     override = _override(paths)

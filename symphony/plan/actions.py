@@ -1,4 +1,4 @@
-"""What an executor does next. Each action is data, and prints as one line of plain English.
+"""The actions that an executor takes next. Each is data, and prints as one line of English.
 
 An executor carries actions out and reports what it observes; see `symphony.plan.observation`. It
 decides nothing. ``cause`` says why an action follows, or is ``""``. Times are in seconds since the

@@ -253,8 +253,8 @@ class Changes:
 
     @property
     def actions(self) -> list[ChangeAction]:
-        """What has to be done, with the causes: first what changes without a restart, then the
-        stops, in the reverse of the start order, and then the starts, in the start order.
+        """The actions, with their causes: first the changes without a restart, then the stops, in
+        the reverse of the start order, and then the starts, in the start order.
         """
         actions: list[ChangeAction] = [Relaunch(reason) for reason in self.relaunch]
         actions += [Update("", change.text) for change in self.policies]

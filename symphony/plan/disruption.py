@@ -22,7 +22,7 @@ UNCOUNTED_CODES = frozenset({ReasonCode.DISRUPTED, ReasonCode.UNSCHEDULABLE})
 
 
 class DisruptionCause(str, enum.Enum):
-    """What has taken a process away."""
+    """The cause that has taken a process away."""
 
     # The machine is emptied, for example before its maintenance.
     DRAINED = "drained"

@@ -1,4 +1,4 @@
-"""What an executor observes: facts about the processes of an experiment, without any decision."""
+"""The observations of an executor: facts about processes, without any decision."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from symphony.status import ReasonCode
 
 
 class Seen(NamedTuple):
-    """What an executor knows about one process. Times are in seconds since the epoch.
+    """The facts that an executor knows about one process. Times are in seconds since the epoch.
 
     A process that is missing in an `Observation`, or whose ``attempt`` is less than that of the
     record, has nothing new: nothing is decided about its exit.
@@ -93,7 +93,7 @@ def is_active(seen: Seen) -> bool:
 
 
 class Observation(NamedTuple):
-    """What an executor knows about an experiment.
+    """The facts that an executor knows about an experiment.
 
     * ``processes`` maps names to what is known about processes. It can contain processes that a
       change has removed, until the executor has carried out `actions.Remove`.
@@ -120,7 +120,7 @@ class Observation(NamedTuple):
 
 
 class Known:
-    """What an executor knows about the processes, for its observations.
+    """The facts that an executor knows about the processes, for its observations.
 
     ``processes``, ``active`` and ``news`` are those of an `Observation`. Until the first decision,
     ``news`` is None. It keeps the order in which something has happened.

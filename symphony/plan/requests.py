@@ -1,7 +1,7 @@
 """Accept or refuse the requests of users to a running experiment. Pure.
 
 An accepted request is an event. Once this is recorded, `symphony.plan.decide` continues it and
-records when it is done, whoever has received the request.
+records when it is done, whichever program has received the request.
 """
 
 from __future__ import annotations

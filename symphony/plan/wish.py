@@ -1,4 +1,4 @@
-"""What is wanted of a running experiment: its processes, their policies, and their start order.
+"""The wish for a running experiment: its processes, their policies, and their start order.
 
 A supervisor creates a `Wish` when it starts and after each change, and decides with it many times.
 Everything that follows from the wish alone is therefore computed once. The supervisor imports this
@@ -19,7 +19,7 @@ _NO_CONDITIONS: Mapping[str, str] = {}
 
 
 class ProcessWish(NamedTuple):
-    """What is wanted of one process.
+    """The wish for one process.
 
     ``starts_after`` maps the names of processes to the condition ``started``, ``ready`` or
     ``succeeded``. ``has_test`` is true if a readiness test determines whether the process is ready,
@@ -59,7 +59,7 @@ def start_cause(starts_after: Mapping[str, str]) -> str:
 
 
 class Wish:
-    """What is wanted of an experiment. Do not change it; replace it by another one.
+    """The wish for an experiment. Do not change it; replace it by another one.
 
     ``processes`` are in the order of their declaration. ``previous`` contains the removed and
     restarted processes of the latest change as they were before it. ``change`` is the event of the

@@ -1,4 +1,4 @@
-"""What a change of a running experiment needs on this machine; see `symphony.plan.changes`.
+"""The resources that a change of a running experiment needs; see `symphony.plan.changes`.
 
 All functions are pure, except that `secret_contents` reads files.
 """

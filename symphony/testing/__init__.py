@@ -1,4 +1,4 @@
-"""What the authors of experiments and of backends need for their tests. It requires pytest.
+"""Tools for the tests of experiments and of backends. They require pytest.
 
 * `symphony.testing.running`: a fixture that runs an experiment during a test.
 * `symphony.testing.contract.BackendContract`: the tests that every backend must pass; see

@@ -24,7 +24,7 @@ ENDED = "ended"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserAction:
-    """What a user does to an experiment, or to some of its processes.
+    """An action of a user on an experiment, or on some of its processes.
 
     ``action`` is the name of the command. ``processes`` contains names or patterns as in
     `Cluster.stop_processes`, and None stands for all processes. ``value`` is what the user has

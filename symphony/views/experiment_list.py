@@ -36,7 +36,7 @@ class ExperimentListFeed:
         threading.Thread(target=self._watch, daemon=True, name="experiments").start()
 
     def close(self) -> None:
-        """Stop to observe the experiments. ``on_update`` is not called afterwards."""
+        """Stop observing the experiments. ``on_update`` is not called afterwards."""
         with self._lock:
             self._is_closed.set()
 

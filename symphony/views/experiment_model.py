@@ -1,4 +1,4 @@
-"""What the views show of one experiment: a fold of the updates that a feed sends.
+"""The model of one experiment that the views show: a fold of the updates that a feed sends.
 
 `ExperimentModel` reads no clock and no files, and does not know the backend, so that it can be
 tested without them. It is not thread-safe: a view applies all updates in one thread.

@@ -101,7 +101,7 @@ class ExperimentFeed:
         self._is_due.set()
 
     def close(self) -> None:
-        """Stop to observe the experiment. No update is sent afterwards."""
+        """Stop observing the experiment. No update is sent afterwards."""
         with self._lock:
             self._is_closed.set()
         for event in (self._is_due, self._has_new_events, self._has_new_usage, self._is_active):
@@ -258,7 +258,7 @@ class OutputFeed:
         ).start()
 
     def close(self) -> None:
-        """Stop to read the output. ``on_output`` is not called afterwards."""
+        """Stop reading the output. ``on_output`` is not called afterwards."""
         with self._lock:
             self._is_closed.set()
 

@@ -199,7 +199,7 @@ class Windows:
     def _create_again(
         self, command: ProcessSpec, env: Mapping[str, str]
     ) -> tuple[Window | None, Answer]:
-        """Create the session with the window of one process, because somebody has killed it.
+        """Create the session with the window of one process, because the session was killed.
 
         If the server was killed, it is started again, too.
         """

@@ -103,7 +103,7 @@ class Inspection(Access):
 
     @property
     def location(self) -> str:
-        """Where the experiments are, such as a directory, for messages, or ``""``."""
+        """The place of the experiments, such as a directory, for messages, or ``""``."""
         return ""
 
     def observe(self, experiment: str) -> ExperimentStatus:

@@ -1,4 +1,4 @@
-"""What a user can do next with an experiment: its addresses, and further commands."""
+"""The next steps of a user with an experiment: its addresses, and further commands."""
 
 from __future__ import annotations
 

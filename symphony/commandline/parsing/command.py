@@ -13,7 +13,7 @@ DEFAULT_DRY_RUN = "show what would be done; change nothing"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What the command line must know about a command.
+    """The properties of a command that the command line must know.
 
     The declaration is ``COMMAND`` in the module of the command; see `CommandModule`. The file of
     the module has the name of the command, and its package is the group of the command.

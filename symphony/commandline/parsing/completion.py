@@ -35,7 +35,7 @@ class Completable(Protocol):
 
     @property
     def configuration(self) -> Configuration:
-        """What is configured, also by the options that were parsed."""
+        """The configuration, also by the options that were parsed."""
 
     @property
     def master_parser(self) -> argparse.ArgumentParser:

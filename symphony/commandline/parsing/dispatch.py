@@ -93,7 +93,7 @@ class CommandLine:
 
     @property
     def configuration(self) -> Configuration:
-        """What is configured by files, variables, the program and the command line."""
+        """The configuration by files, variables, the program and the command line."""
         from symphony.config import SymphonyConfig
 
         return SymphonyConfig().current()

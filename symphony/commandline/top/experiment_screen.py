@@ -58,7 +58,7 @@ class ExperimentScreen(WatchingScreen):
         ("p", "choose the processes whose logs are shown"),
         ("/", "filter processes, or search logs and events"),
         ("n, N", "earlier, later match"),
-        ("f, End", "follow new lines, or stop to follow"),
+        ("f, End", "follow new lines, or stop following"),
         ("w", "wrap long lines"),
         ("Esc", "clear marks and filters, and then go back to the list"),
     )
@@ -95,7 +95,7 @@ class ExperimentScreen(WatchingScreen):
         self._feed.watch_usage()
 
     def on_unmount(self) -> None:
-        """Stop to observe the experiment."""
+        """Stop observing the experiment."""
         self._feed.close()
         self._logs.close()
 

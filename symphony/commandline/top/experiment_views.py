@@ -152,7 +152,7 @@ class FollowedLogs(TextView):
         self.show(lines)
 
     def close(self) -> None:
-        """Stop to follow the logs."""
+        """Stop following the logs."""
         if self._feed is not None:
             self._feed.close()
 

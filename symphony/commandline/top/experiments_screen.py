@@ -71,13 +71,13 @@ class ExperimentsScreen(WatchingScreen):
             self._feed.start()
 
     def close_feed(self) -> None:
-        """Stop to observe the experiments."""
+        """Stop observing the experiments."""
         if self._feed is not None:
             self._feed.close()
             self._feed = None
 
     def on_unmount(self) -> None:
-        """Stop to observe the experiments."""
+        """Stop observing the experiments."""
         self.close_feed()
 
     def _see(self, watched: WatchedStatuses) -> None:

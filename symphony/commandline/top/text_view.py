@@ -192,7 +192,7 @@ class TextView(Widget, can_focus=True):
         self._redraw()
 
     def action_toggle_follow(self) -> None:
-        """Follow the end of the text, or stop to follow it."""
+        """Follow the end of the text, or stop following it."""
         if self.window.following:
             self.window.pause()
         else:

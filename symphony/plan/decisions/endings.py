@@ -90,7 +90,7 @@ def stop_pending(draft: Draft) -> None:
 
 
 class End(enum.Enum):
-    """What the end of a run needs next."""
+    """The next step of the end of a run."""
 
     NOTHING = "nothing"
     # Programs that belong to no process have to be stopped first.

@@ -259,7 +259,7 @@ def _consequence(draft: Draft, name: str, seen: Seen, at: float) -> dict[str, An
     if unit is not None and unit.action == FAIL_UNIT:
         return {"reason": unit.reason, "reason_code": ReasonCode.UNIT_FAILED}
     if unit is not None and not is_overdue:
-        # A disruption of another rank does not begin the sequence of delays anew.
+        # A disruption of another rank does not begin the sequence of delays again.
         in_row = max(unit.in_row, track.failures_in_row)
         restart = Restart(max(0.0, unit.next_start - at), in_row)
         return {**back_off_details(restart, unit.reason), "reason_code": unit.reason_code}

@@ -48,7 +48,7 @@ class RecordedStop:
 
 
 class Entry(NamedTuple):
-    """What is recorded of the stop of one process: how some of its programs were asked to exit.
+    """The record of the stop of one process: how some of its programs were asked to exit.
 
     ``group`` is its process group. ``programs`` is empty if the command that stops the process was
     begun.

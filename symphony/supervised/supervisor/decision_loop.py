@@ -72,7 +72,7 @@ class DecisionLoop:
         for name in decision.frees:
             self._executor.free(name)
         if decision.actions and isinstance(decision.actions[-1], Finish):
-            # Who waits for the end can then use what the experiment has held.
+            # A program that waits for the end can then use what the experiment has held.
             self._executor.close()
         self._record.add_decided(decision)
         # After an error before this line, the next decision considers the same facts again. Nothing

@@ -81,7 +81,7 @@ class Channel:
         """Begin to observe, or continue."""
 
     def rest(self) -> bool:
-        """Stop to observe. Return whether the channel is not needed any more."""
+        """Stop observing. Return whether the channel is not needed any more."""
         return True
 
 

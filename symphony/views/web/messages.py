@@ -1,4 +1,4 @@
-"""What the server sends to the page: parts of the model as dictionaries for JSON.
+"""The messages of the server to the page: parts of the model as dictionaries for JSON.
 
 All functions are pure. Texts of processes, such as names, reasons and lines of output, are sent
 unchanged. The page shows them as text.

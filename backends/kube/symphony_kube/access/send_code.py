@@ -92,7 +92,7 @@ class CodeSender:
             time.sleep(POLL_SECONDS)
 
     def stop(self) -> None:
-        """Stop to send. Transfers that have begun are interrupted."""
+        """Stop sending. Transfers that have begun are interrupted."""
         self._join_thread()
         self._pool.shutdown(wait=False, cancel_futures=True)
 

@@ -57,7 +57,7 @@ _UNUSED_OF_STATUSES = ("allocatedResources", "containerID", "resources", "user",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing(Generic[Kept]):
-    """What was kept of the objects in a collection, in the order of the server.
+    """The kept parts of the objects in a collection, in the order of the server.
 
     A watch from ``version`` reports all later changes.
     """

@@ -1,4 +1,4 @@
-"""What follows from the requests of users, as `symphony.plan.decide` tells a client.
+"""Determine the next steps of the requests of users by `symphony.plan.decide`.
 
 Nothing is decided about the end of the experiment, and nothing is created that has not existed.
 """

@@ -2,7 +2,7 @@
 
 Since Kubernetes 1.26, the condition ``DisruptionTarget`` contains the reason
 (https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions). Older
-versions report only some reasons, in the status of the Pod. A Pod that somebody deletes has no
+versions report only some reasons, in the status of the Pod. A Pod that a user deletes has no
 condition.
 """
 

@@ -43,7 +43,7 @@ Containers = dict[str, ContainerStatus]
 
 
 class ObservedAttempt:
-    """What the objects of an attempt to run a unit show of its processes.
+    """The states of a unit's processes as the objects of an attempt to run it show them.
 
     ``pods`` and ``job`` are the objects of the attempt. ``known_job`` is ``job``, or the Job of the
     attempt if it has finished and no longer exists. ``pod`` is the Pod that determines the states,

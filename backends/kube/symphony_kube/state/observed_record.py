@@ -16,7 +16,7 @@ from symphony_kube.state.pod_status import PodStatus
 
 
 class ObservedRecord:
-    """What is recorded of an experiment with these ``objects``.
+    """The record of an experiment with these ``objects``.
 
     A supervisor passes its ``roster``, which then never changes. ``stored`` is the stored record,
     or None. ``revision`` is the number of the latest change of the experiment, and

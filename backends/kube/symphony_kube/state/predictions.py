@@ -1,4 +1,4 @@
-"""What follows for one process of a unit, as `symphony.plan.decide` decides it. Pure.
+"""Determine the next step of one process of a unit by `symphony.plan.decide`. Pure.
 
 The status shows this before a supervisor has recorded it, and if there is no supervisor.
 """

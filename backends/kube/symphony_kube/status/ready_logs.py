@@ -150,7 +150,7 @@ class ReadyLogs:
             ).start()
 
     def close(self) -> None:
-        """Stop to read logs, and wait until the last result is recorded."""
+        """Stop reading logs, and wait until the last result is recorded."""
         self._reader.close()
 
 

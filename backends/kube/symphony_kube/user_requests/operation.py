@@ -396,7 +396,7 @@ def _has_ended(unit: UnitStatus | None, number: int) -> bool:
 def _awaits_log(unit: Unit, status: UnitStatus, observation: Observation, now: float) -> bool:
     """Return whether a log can still show that a process of a unit is ready.
 
-    After the command, no one might read the log.
+    After the command, perhaps no program reads the log.
     """
     if not status.pods:
         return False

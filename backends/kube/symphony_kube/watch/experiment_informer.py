@@ -1,4 +1,4 @@
-"""What is known of one experiment from its Pods, Jobs and JobSets.
+"""List and watch the Pods, Jobs and JobSets of one experiment.
 
 The readers of an experiment in a process share an `ExperimentInformer`, so that there is one watch
 for each kind of objects. Each reader lists the objects when it begins, so that it never sees an

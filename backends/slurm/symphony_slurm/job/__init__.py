@@ -1,1 +1,1 @@
-"""What runs in a job: the supervisor, its agents on the nodes, and relays for users."""
+"""The programs that run in a job: the supervisor, its agents on the nodes, and relays for users."""

@@ -1,4 +1,4 @@
-"""What a new supervisor has to know about the processes of a node.
+"""The facts about the processes of a node that a new supervisor has to know.
 
 The agent reports starts and exits when they happen. A supervisor that is killed can have received
 reports that it has not recorded, and the reports that follow are lost until the next supervisor is

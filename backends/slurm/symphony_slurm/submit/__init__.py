@@ -1,1 +1,1 @@
-"""What is requested from Slurm, checked before a job is submitted."""
+"""The request to Slurm, which is checked before a job is submitted."""

@@ -87,7 +87,7 @@ def parent_file() -> Path | None:
 
 
 def unused_files(file: Path) -> list[str]:
-    """Return the names of files beside the experiment file ``file`` that it precedes."""
+    """Return the names of the experiment files in the same directory that ``file`` precedes."""
     if file.name not in FILE_NAMES:
         return []
     return [other.name for other in _named_files(file.parent) if other.name != file.name]

@@ -1,4 +1,4 @@
-"""What the parts of the executor of one run share."""
+"""The objects that the parts of the executor of one run share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from symphony.supervised.supervisor.process_host import ProcessHost
 
 
 class ExecutorContext(NamedTuple):
-    """What the parts of an executor share, whose processes are those of ``processes``.
+    """The objects that the parts of an executor share, whose processes are those of ``processes``.
 
     ``children`` starts them, and ``host`` is the machines on which they run. ``facts`` receives
     what happens, with times of the clock ``now``. ``state`` is the recorded state. ``on_error`` is

@@ -1,4 +1,4 @@
-"""What the executor of one machine knows about its run; see `symphony.plan.observation`."""
+"""The facts that the executor of one machine knows; see `symphony.plan.observation`."""
 
 from __future__ import annotations
 

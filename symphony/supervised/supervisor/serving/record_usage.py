@@ -51,7 +51,7 @@ class UsageMonitor:
         self._is_sampling = False
 
     def set_recording(self, is_recording: bool) -> None:
-        """Begin or stop to record samples."""
+        """Begin or stop recording samples."""
         if not is_recording:
             self._log = None
         elif self._log is None:

@@ -1,4 +1,4 @@
-"""What requests do at once: signals, terminals, resource use, and the beginning of a change.
+"""Do what requests require at once: signals, terminals, usage, and the beginning of a change.
 
 `symphony.plan.decide` continues the requests that are recorded: to stop, start and restart
 processes, and to change the experiment.
@@ -103,7 +103,7 @@ class RequestedSteps:
         self._usage.show(client)
 
     def apply_record_usage(self) -> None:
-        """Begin or stop to record the resource use, as the policies require."""
+        """Begin or stop recording the resource use, as the policies require."""
         self._usage.set_recording(self._wishes.policies.record_usage)
 
     # --- changing the experiment ---

@@ -32,7 +32,7 @@ class UsageOnDemand:
         self._get_monitor().join(client)
 
     def set_recording(self, is_recording: bool) -> None:
-        """Begin or stop to record the resource use."""
+        """Begin or stop recording the resource use."""
         if is_recording or self._monitor is not None:
             self._get_monitor().set_recording(is_recording)
 

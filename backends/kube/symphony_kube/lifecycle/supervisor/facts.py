@@ -1,4 +1,4 @@
-"""What is recorded and observed of an experiment on Kubernetes, for `symphony.plan.decide`. Pure.
+"""The state and the facts of an experiment on Kubernetes, for `symphony.plan.decide`. Pure.
 
 The objects of the API server are the record: a Pod or a Job is one attempt, and its annotations are
 the requests for it. The state is therefore computed again from each observation. The

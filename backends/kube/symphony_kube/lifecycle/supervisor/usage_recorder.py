@@ -66,7 +66,7 @@ class UsageRecorder:
     def update(self, run: SupervisedRun, status: ExperimentStatus) -> None:
         """Record from now on if the policies of the run require it and any process is running.
 
-        Otherwise, stop to record.
+        Otherwise, stop recording.
         """
         is_running = any(process.state is State.RUNNING for process in status)
         if not run.policies.record_usage or not is_running:
@@ -81,7 +81,7 @@ class UsageRecorder:
             self._thread.start()
 
     def close(self) -> None:
-        """Stop to record, and store the samples that are not stored yet."""
+        """Stop recording, and store the samples that are not stored yet."""
         if self._thread is not None:
             self._stopped.set()
             self._thread.join(STOP_SECONDS)

@@ -58,7 +58,7 @@ def unknown_fields(
 
 
 def _locate(body: Any, steps: Sequence[str]) -> tuple[Place, list[str]]:
-    """Return the path of a field with the names of list items, and the fields beside it."""
+    """Return the path of a field with the names of list items, and the other fields there."""
     place = []
     siblings: list[str] = []
     for step in steps:

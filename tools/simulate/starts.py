@@ -81,9 +81,25 @@ def _check_order_after_disruption(experiment: Experiment, past: Past) -> None:
         lost = awaited.latest
         if lost is None or not lost.is_lost or not lost.exit_recorded:
             continue
+        if _has_failed_before(experiment.gang_of(awaited), lost):
+            # This is why its unit restarts.
+            continue
         if awaited.may_restart(lost) and not awaited.is_stopped and not awaited.is_given_up:
             message = f"{past.settings.name} was started before {other}, which was lost, too"
             raise Broken(ORDER, message)
+
+
+def _has_failed_before(ranks: Sequence[Past], lost: Program) -> bool:
+    """Return whether a rank had exited by itself and restarts, before another one was lost."""
+    for rank in ranks:
+        latest = rank.latest
+        if latest is None or latest.ended is None or latest.terminated is not None:
+            continue
+        is_earlier = lost.ended is not None and latest.ended <= lost.ended
+        restarts = rank.settings.restart == "Always" or latest.reported_code != 0
+        if is_earlier and restarts and not latest.is_lost:
+            return True
+    return False
 
 
 def _is_becoming_ready_again(past: Past) -> bool:

@@ -16,6 +16,9 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+# The exit code of a program that Ctrl-C has ended.
+INTERRUPTED_CODE = 128 + signal.SIGINT
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A child that does not exit within this time has failed. A busy machine needs much less.
 CHILD_TIMEOUT_SECONDS = 120.0
 
@@ -31,9 +34,12 @@ class Child:
         self.started = time.monotonic()
         sys.stdout.flush()
         sys.stderr.flush()
+        # Until the child has its own handlers, it has those of this program.
+        earlier = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING_SIGNALS)
         self.pid = os.fork()
         if self.pid == 0:
             _run(function, path)
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
         self._handle = os.pidfd_open(self.pid)
         self._exit_code: int | None = None
 
@@ -82,11 +88,11 @@ def _run(function: Callable[[], int], path: Path) -> None:
     try:
         # Ctrl-C in the terminal is sent to the process group of this program only.
         os.setsid()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in _ENDING_SIGNALS:
             handler = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, handler)
         _redirect(path)
-        code = function()
+        code = function() if _receives_signals() else INTERRUPTED_CODE
     except SystemExit as exc:
         code = exc.code if isinstance(exc.code, int) else 1
     except BaseException:
@@ -96,6 +102,15 @@ def _run(function: Callable[[], int], path: Path) -> None:
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         os._exit(code)
+
+
+def _receives_signals() -> bool:
+    """Receive signals from now on. Return False if Ctrl-C has come before."""
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING_SIGNALS)
+    except KeyboardInterrupt:
+        return False
+    return True
 
 
 def _redirect(path: Path) -> None:

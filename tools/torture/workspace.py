@@ -24,7 +24,7 @@ from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.supervisor.guardian import NAME as GUARDIAN_NAME
 from torture import checks
 from torture.checks import FoundProcess
-from torture.children import Child
+from torture.children import INTERRUPTED_CODE, Child
 
 LOCAL, TMUX, KUBE = "local", "tmux", "kube"
 NAME = "exp"
@@ -484,7 +484,10 @@ def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str], Sequence
 
 
 def _run_command(command: list[str]) -> int:
-    from symphony.__main__ import main
-
+    try:
+        from symphony.__main__ import main
+    except KeyboardInterrupt:
+        # The command has not begun, so it cannot handle this.
+        return INTERRUPTED_CODE
     sys.argv = command
     return main()

@@ -12,7 +12,16 @@ import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from _pairs import Figure, Options, at_most, at_most_times, in_turns, main, timed
+from _pairs import (
+    Figure,
+    Options,
+    at_most,
+    at_most_seconds_more,
+    at_most_times,
+    in_turns,
+    main,
+    timed,
+)
 from _sleepers import (
     NAME,
     Environment,
@@ -30,6 +39,8 @@ from _sleepers import (
 from symphony import Cluster
 
 TIMES, STOP_TIMES = 1.5, 1.2
+# The statuses are read before and after the request.
+STOP_SECONDS_MORE = 0.25
 # A large experiment is deleted within this time, in seconds.
 LARGE_COUNT, LARGE_SECONDS = 5000, 5.0
 
@@ -52,6 +63,19 @@ def measure(options: Options) -> Iterator[Figure]:
                 functools.partial(popen_loop, envs),
             )
         yield at_most_times(f"stop of {count}", ours, peer, STOP_TIMES, peer_name="killpg and wait")
+        with temporary_state_directory(memory()) as state:
+            ours, peer = in_turns(
+                options.pick(7, 3),
+                functools.partial(stopped_on_request, state, len(envs)),
+                functools.partial(popen_loop, envs),
+            )
+        yield at_most_seconds_more(
+            f"stop of the {count} processes",
+            ours,
+            peer,
+            STOP_SECONDS_MORE,
+            peer_name="killpg and wait",
+        )
     if not options.quick:
         envs = environments(experiment(LARGE_COUNT))
         with temporary_state_directory(memory()) as state:
@@ -79,6 +103,16 @@ def stopped(state: Path, count: int) -> float:
     """Return how long `Cluster.stop` takes to stop the processes."""
     cluster = launched(state, count)
     seconds = timed(functools.partial(cluster.stop, NAME))
+    cluster.delete(NAME)
+    return seconds
+
+
+def stopped_on_request(state: Path, count: int) -> float:
+    """Return how long `Cluster.stop_processes` takes, after which the processes can be started
+    again.
+    """
+    cluster = launched(state, count)
+    seconds = timed(functools.partial(cluster.stop_processes, NAME))
     cluster.delete(NAME)
     return seconds
 

@@ -169,10 +169,11 @@ class Draft:
 
         A change can have removed it, or will start it again with another description.
         """
-        track = self.state.tracks.get(name)
         previous = self.wish.previous.get(name)
-        if previous is not None and (track is None or track.outdated):
-            return previous
+        if previous is not None:
+            track = self.state.tracks.get(name)
+            if track is None or track.outdated:
+                return previous
         return self.wish.processes.get(name) or previous or ProcessWish(name=name)
 
     def depth_of(self, name: str) -> int:

@@ -27,7 +27,7 @@ from symphony.supervised.processes.identity import (
     read_stat,
 )
 from symphony.supervised.processes.mark import mark_of, read_mark
-from symphony.supervised.processes.own_children import is_running_child
+from symphony.supervised.processes.own_children import has_child_exited
 
 # One scan lists all processes at most this many times.
 MAX_PASSES = 5
@@ -56,6 +56,8 @@ class RunProcesses:
         self._leaders = set(leaders)
         # The leaders that are running children of this program, by their pids. They lead sessions.
         self._own: dict[int, ProcessId] = {}
+        # The pids of the leaders that are exited children of this program.
+        self._exited: set[int] = set()
 
     def find(self, leaders: Iterable[ProcessId] = ()) -> list[ProcessId]:
         """Return the running processes of the run, except for the calling process and for processes
@@ -66,7 +68,9 @@ class RunProcesses:
         leaders any more.
         """
         present = set(leaders)
-        self._own = {leader.pid: leader for leader in present if is_running_child(leader.pid)}
+        states = {leader: has_child_exited(leader.pid) for leader in present}
+        self._own = {leader.pid: leader for leader in present if states[leader] is False}
+        self._exited = {leader.pid for leader in present if states[leader]}
         self._leaders |= present
         found: dict[int, ProcessId] = {}
         undecided: dict[int, ProcessStat] = {}
@@ -88,7 +92,8 @@ class RunProcesses:
         """
         decisions: list[tuple[ProcessStat, bool | None]] = []
         sessions = self._sessions()
-        seen = {os.getpid()}
+        # Hundreds of children can have exited whose exits are not collected yet.
+        seen = {os.getpid(), *self._exited}
         for _ in range(MAX_PASSES):
             new_pids = [pid for pid in list_pids() if pid not in seen]
             if not new_pids:
@@ -116,6 +121,10 @@ class RunProcesses:
         for leader in list(self._leaders):
             if self._own.get(leader.pid) == leader:
                 sessions[leader.pid] = leader
+                continue
+            if leader.pid in self._exited:
+                # No other process has its pid yet.
+                self._leaders.discard(leader)
                 continue
             stat = read_stat(leader.pid)
             if stat is None or stat.process != leader:

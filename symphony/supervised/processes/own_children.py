@@ -8,12 +8,17 @@ from __future__ import annotations
 import os
 
 
+def has_child_exited(pid: int) -> bool | None:
+    """Return whether a child of this process has exited, or None if the process is no child."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return None
+
+
 def is_running_child(pid: int) -> bool:
     """Return whether a process is a child of this process and has not exited."""
-    try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-    except ChildProcessError:
-        return False
+    return has_child_exited(pid) is False
 
 
 def is_leading_child(pid: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -108,6 +109,25 @@ def test_leading_child_and_its_session_are_found_without_reading_it() -> None:
         os.kill(leader.pid, 9)
         os.waitid(os.P_PID, leader.pid, os.WEXITED | os.WNOWAIT)
         assert processes.find([leader]) == [child]
+
+
+def test_exited_child_whose_exit_is_not_collected_is_not_examined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    examined: list[int] = []
+
+    def read_stat(pid: int) -> None:
+        examined.append(pid)
+
+    with started() as (leader,):
+        processes = RunProcesses(RUN)
+        assert leader in processes.find([leader])
+        os.kill(leader.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, leader.pid, os.WEXITED | os.WNOWAIT)
+        monkeypatch.setattr(membership, "read_stat", read_stat)
+        assert processes.find([leader]) == []
+    assert leader.pid not in examined
+    assert examined
 
 
 def test_processes_that_are_older_than_the_run_are_not_examined(

@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from symphony.supervised.processes.identity import identify
+from symphony.supervised.processes.process_groups import wait_for_exit
 from symphony.supervised.supervisor.capture import copy_output
 
 if TYPE_CHECKING:
@@ -348,8 +350,11 @@ class OutputPipes:
                 with contextlib.suppress(OSError):
                     self._channel.send(copy_output.END)
             self._channel.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._program.wait(_EXIT_SECONDS)
+            program = identify(self._program.pid)
+            if program is not None:
+                # `Popen.wait` with a timeout sleeps for up to 50 ms at a time.
+                wait_for_exit(program, _EXIT_SECONDS)
+            self._program.poll()
 
 
 def _descriptor_limit() -> int:

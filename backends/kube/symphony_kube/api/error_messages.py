@@ -50,6 +50,11 @@ def is_quota_exceeded(exc: ApiError) -> bool:
     return exc.status == 403 and "exceeded quota" in exc.detail
 
 
+def is_amount_missing(exc: ApiError) -> bool:
+    """Return whether a Pod was refused because a resource quota requires amounts of resources."""
+    return exc.status == 403 and "failed quota" in exc.detail and "must specify" in exc.detail
+
+
 def is_terminating(exc: ApiError) -> bool:
     """Return whether the call failed because the namespace is being deleted."""
     return exc.status in (403, 409) and "being terminated" in exc.detail
@@ -145,6 +150,8 @@ def _hint(kind: str, scope: Scope, exc: ApiError) -> str:
     """Return advice for an object that could not be created, or ``""`` if there is none."""
     if is_quota_exceeded(exc):
         return "delete objects that are no longer needed, request less, or ask for a higher quota"
+    if is_amount_missing(exc):
+        return "set resource_request and resource_limit of each process"
     if is_terminating(exc):
         return "wait until it is deleted, or choose another name or namespace"
     if is_forbidden(exc):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from symphony.archive.archive import Retention, Run
     from symphony.archive.archived_usage import RecordedUsage
-    from symphony.cluster.backend import Backend, NamedProcess
+    from symphony.cluster.backend import Backend, ChangeRequest, NamedProcess
     from symphony.cluster.running import Running, WaitFor
     from symphony.config import SymphonyConfig
     from symphony.events import ExperimentEvent
@@ -251,6 +251,7 @@ class Cluster(CheckedAttributes):
             raise SpecError(f"configuration must be a SymphonyConfig, not {shown(configuration)}")
         self._configuration = configuration
         vars(self).pop("defaults", None)
+        vars(self).pop("implementation", None)
 
     # --- describing ---
 
@@ -516,7 +517,17 @@ class Cluster(CheckedAttributes):
         `up` would launch the experiment. ``start`` is the same as for `up`. Raises `SpecError` if
         ``experiment`` cannot be launched.
         """
-        return self.implementation.diff(experiment, start=start)
+        return self.implementation.diff(self._change_request(experiment, start))
+
+    def _change_request(self, experiment: Experiment, start: Sequence[str] | None) -> ChangeRequest:
+        from symphony.cluster.backend import ChangeRequest
+
+        return ChangeRequest(
+            experiment=experiment,
+            defaults=self.defaults,
+            options=self._options_to_record(),
+            start=start,
+        )
 
     def up(
         self,
@@ -573,7 +584,7 @@ class Cluster(CheckedAttributes):
             return replace(changes, notes=manifest.notes)
         if changes.relaunch:
             raise cannot_change(changes)
-        changes = self.implementation.change(experiment, start=start)
+        changes = self.implementation.change(self._change_request(experiment, start))
         if on_change is not None:
             on_change(self.describe_experiment(experiment.name))
         return changes

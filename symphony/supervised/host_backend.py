@@ -1,16 +1,15 @@
-"""The part of the clusters of supervised experiments that is not about launches and changes.
-
-It reads the run directories, and sends requests to supervisors.
-"""
+"""The backend of supervised experiments: the methods that `Cluster` calls."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from symphony.cluster import ExecResult, Manifest, Progress, Tunnel
 from symphony.cluster.backend import (
+    ChangeRequest,
     LaunchRequest,
     NamedProcess,
     Place,
@@ -18,9 +17,11 @@ from symphony.cluster.backend import (
 )
 from symphony.cluster.matching import find_by_path
 from symphony.errors import BackendError, NotFound, SpecError
-from symphony.status import ENDED, ExperimentStatus, ProcessStatus, State
+from symphony.status import ENDED, ExperimentStatus, ProcessStatus
 from symphony.supervised.host_inspection import HostInspection
+from symphony.supervised.host_runs import HostRuns, unobserved_host
 from symphony.supervised.record.directory import RunDirectory
+from symphony.support.data_classes import replace
 
 # Modules that only some commands need are imported inside functions.
 if TYPE_CHECKING:
@@ -28,59 +29,79 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
     from symphony.plan.resolve import Defaults
-    from symphony.supervised.user_requests.requests import SupervisorLink
+    from symphony.supervised.host_change import HostChange
+    from symphony.supervised.host_deletion import HostDeletion
+    from symphony.supervised.host_options import HostOptions
+    from symphony.supervised.host_planner import HostPlanner
+
+
+class Launcher(Protocol):
+    """An object that launches experiments, such as `HostLauncher`."""
+
+    def launch(self, request: LaunchRequest) -> Manifest:
+        """Launch an experiment, and return its manifest."""
 
 
 class HostBackend(HostInspection):
-    """The experiments in the directory ``root``.
+    """The experiments of a `HostCluster` with these options.
 
-    * ``manifest`` and ``launch`` plan and launch an experiment. ``at_run`` returns a backend that
-      reads the record of a run.
-    * ``send`` sends a request to the supervisor of a pinned run; see
-      `symphony.supervised.user_requests.requests.send_request`.
-    * ``link`` returns the way in which this program reaches the supervisor of a pinned run.
-    * ``diff`` and ``change`` compare and change a running experiment, and ``delete`` deletes one.
-
-    The other arguments are those of `HostInspection`.
+    A backend whose launches, changes or deletions differ overrides the property that returns the
+    object for them.
     """
 
-    def __init__(
-        self,
-        *,
-        manifest: Callable[[Experiment], Manifest],
-        launch: Callable[..., Manifest],
-        at_run: Callable[[Run], HostBackend],
-        send: Callable[..., None],
-        diff: Callable[..., Changes],
-        change: Callable[..., Changes],
-        delete: Callable[..., None],
-        link: Callable[[RunDirectory], SupervisorLink],
-        **arguments: Any,
-    ) -> None:
-        super().__init__(**arguments)
-        self._manifest = manifest
-        self._launch = launch
-        self._at_run = at_run
-        self._send = send
-        self._diff = diff
-        self._change = change
-        self._delete = delete
-        self._link = link
+    def __init__(self, options: HostOptions) -> None:
+        super().__init__(options.backend, self.make_runs(options))
+        self.options = options
+
+    def make_runs(self, options: HostOptions) -> HostRuns:
+        """Return the run directories. A backend can override this."""
+        return HostRuns(options)
+
+    def with_options(self, options: HostOptions) -> HostBackend:
+        """Return a backend of this class with other options."""
+        return type(self)(options)
+
+    @functools.cached_property
+    def planner(self) -> HostPlanner:
+        """The object that makes the manifests of experiments."""
+        from symphony.supervised.host_planner import HostPlanner
+
+        return HostPlanner(self.options)
+
+    @functools.cached_property
+    def launcher(self) -> Launcher:
+        """The object that launches experiments."""
+        from symphony.supervised.host_launcher import HostLauncher
+
+        return HostLauncher(self.options, self.runs, self.planner, self.deletion)
+
+    @functools.cached_property
+    def changing(self) -> HostChange:
+        """The object that changes experiments."""
+        from symphony.supervised.host_change import HostChange
+
+        return HostChange(self.options, self.runs, self.planner)
+
+    @functools.cached_property
+    def deletion(self) -> HostDeletion:
+        """The object that deletes experiments."""
+        from symphony.supervised.host_deletion import HostDeletion
+
+        return HostDeletion(self.runs, self.options.configuration)
 
     # --- launching ---
 
     def manifest(self, experiment: Experiment, defaults: Defaults) -> Manifest:
         """Return the manifest that a launch would use at this moment."""
-        del defaults
-        return self._manifest(experiment)
+        return self.planner.manifest(experiment, defaults)
 
     def launch(self, request: LaunchRequest) -> Manifest:
         """Hand an experiment over to a supervisor."""
-        return self._launch(request.experiment, force=request.force, on_change=request.on_change)
+        return self.launcher.launch(request)
 
     def at_run(self, run: Run) -> HostBackend:
         """Return a backend that reads the directory of ``run``."""
-        return self._at_run(run)
+        return self.with_options(replace(self.options, run_path=run.path))
 
     # --- ending ---
 
@@ -88,33 +109,31 @@ class HostBackend(HostInspection):
         """Let the supervisor stop the processes, or stop them if it was killed."""
         from symphony.supervised.user_requests.stop import stop
 
-        with self._find(experiment).pin() as run:
+        with self.runs.find(experiment).pin() as run:
             if not run.is_locked():
                 # The new supervisor of a killed one records that the processes were stopped. It is
                 # not necessary, however.
                 with contextlib.suppress(BackendError):
-                    self._make_reader(run).read()
+                    self.runs.reader(run).read()
             stop(run, at_once=at_once)
 
     def delete(self, experiment: str, *, in_order: bool, at_once: bool, purge: bool) -> None:
         """Stop an experiment, and move the record of its run to the archive."""
-        self._delete(experiment, in_order=in_order, at_once=at_once, purge=purge)
-
-    # --- observing ---
+        self.deletion.delete(experiment, in_order=in_order, at_once=at_once, purge=purge)
 
     # --- changing ---
 
-    def diff(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
+    def diff(self, request: ChangeRequest) -> Changes:
         """Compare the manifest of a running experiment with a new one."""
-        return self._diff(experiment, start=start)
+        return self.changing.diff(request)
 
-    def change(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
+    def change(self, request: ChangeRequest) -> Changes:
         """Send a new manifest to the supervisor."""
-        return self._change(experiment, start=start)
+        return self.changing.change(request)
 
     def request(self, experiment: str, request: ProcessRequest) -> None:
         """Send a request to the supervisor, and wait until it is done."""
-        with self._find(experiment).pin() as run:
+        with self.runs.find(experiment).pin() as run:
             if request.kind == "stop" and _are_stopped(run, request):
                 # Otherwise, a stop is not done when its processes have exited, because programs
                 # that they have left behind may still be running.
@@ -127,7 +146,7 @@ class HostBackend(HostInspection):
                 if request.force:
                     values["force"] = True
             waits = request.kind == "start"
-            self._send(run, values, timeout=request.timeout, waits=waits)
+            self.runs.send(run, values, timeout=request.timeout, waits=waits)
 
     # --- using ---
 
@@ -141,7 +160,7 @@ class HostBackend(HostInspection):
         cannot be run.
         """
         found = process.find()
-        run = self._find(experiment)
+        run = self.runs.find(experiment)
         other_host = run.other_host()
         if other_host is not None:
             raise NotFound(
@@ -162,7 +181,7 @@ class HostBackend(HostInspection):
         from symphony.supervised.access.copy import copy, resolve_path
 
         del progress
-        manifest = self._find(experiment).load_manifest()
+        manifest = self.runs.find(experiment).load_manifest()
         paths = (resolve_path(source, manifest), resolve_path(target, manifest))
         copy(*paths, dry_run=dry_run)
 
@@ -179,7 +198,7 @@ class HostBackend(HostInspection):
 
         With another ``local_port``, connections to it are relayed to the address.
         """
-        services: dict[str, str] = self._find(experiment).load_manifest()["services"]
+        services: dict[str, str] = self.runs.find(experiment).load_manifest()["services"]
         address = services.get(process_or_service)
         if address is None:
             find_by_path(self.observe(experiment), process_or_service)
@@ -223,13 +242,6 @@ def exec_on_this_machine(
         stdout=completed.stdout or "",
         stderr=completed.stderr or "",
     )
-
-
-def unobserved_host(run: RunDirectory, status: ExperimentStatus) -> str | None:
-    """Return the other host on which processes of the experiment can be running, or None."""
-    if all(process.state is not State.UNKNOWN for process in status):
-        return None
-    return run.other_host()
 
 
 def _are_stopped(run: RunDirectory, request: ProcessRequest) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.cluster import Manifest, WatchedStatuses
 from symphony.cluster.backend import (
@@ -17,10 +16,8 @@ from symphony.cluster.backend import (
 )
 from symphony.errors import BackendError, NotFound, Unsupported
 from symphony.status import ExperimentStatus, ProcessStatus
-from symphony.supervised.record import directory
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.event_file import EventReader
-from symphony.supervised.record.status import StatusReader
 
 # Modules that only some commands need are imported inside functions.
 if TYPE_CHECKING:
@@ -29,6 +26,7 @@ if TYPE_CHECKING:
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
     from symphony.supervised.host_records import HostRecords
+    from symphony.supervised.host_runs import HostRuns
     from symphony.supervised.read.log_files import IgnoredLine
     from symphony.usage import ExperimentUsage
 
@@ -36,84 +34,68 @@ _STATUS_CHECK_SECONDS = 1.0
 
 
 class HostInspection(Backend[Manifest]):
-    """Read experiments from the run directories in the directory ``root``.
-
-    * ``find`` returns the run directory of an experiment. Raises `NotFound`.
-    * ``make_reader`` returns a reader of the status of a run, and ``describe`` its status.
-    * ``children`` is the name of the class that starts processes, or None if no experiment is
-      started again after a reboot of this machine.
-    * ``clean`` returns the output of a process that a part of its log contains. The last line of a
-      log is not output if it matches ``ignored_last_line``.
-    """
+    """Read experiments from the run directories in ``runs``."""
 
     output_includes_events = True
+    # True if experiments that a reboot of this machine has interrupted can be started again.
+    resumes_after_reboot: ClassVar[bool] = True
+    # A backend sets this pattern if the last line of its log files can be text that is not output.
+    ignored_last_line: ClassVar[IgnoredLine | None] = None
 
-    def __init__(
-        self,
-        name: str,
-        root: Path,
-        *,
-        find: Callable[[str], RunDirectory],
-        make_reader: Callable[[RunDirectory], StatusReader],
-        describe: Callable[[RunDirectory], ExperimentStatus],
-        clean: Callable[[str], str],
-        ignored_last_line: IgnoredLine | None,
-        children: str | None,
-    ) -> None:
+    def __init__(self, name: str, runs: HostRuns) -> None:
         super().__init__(name)
-        self._root = root
-        self._find = find
-        self._make_reader = make_reader
-        self._describe = describe
-        self._clean = clean
-        self._ignored_last_line = ignored_last_line
-        self._children = children
+        self.runs = runs
 
     @functools.cached_property
     def records(self) -> HostRecords:
         """The records of experiments and runs in the run directories."""
         from symphony.supervised.host_records import HostRecords
 
-        return HostRecords(
-            self._root, find=self._find, observe=self.observe, children=self._children
-        )
+        return HostRecords(self.runs, self.observe, resumes=self.resumes_after_reboot)
+
+    def clean(self, text: str) -> str:
+        """Return the output of a process that a part of its log contains.
+
+        A backend overrides this method if its log files can contain other text.
+        """
+        return text
 
     def names(self) -> Collection[str]:
         """Return the names of the run directories."""
-        return [run.name for run in directory.find_all(self._root)]
+        return self.runs.names()
 
     @property
     def location(self) -> str:
         """The directory with the run directories."""
-        return str(self._root)
+        return str(self.runs.root)
 
     def observe(self, experiment: str) -> ExperimentStatus:
         """Return the status that the manifest, the events and the running processes show."""
-        return self._describe(self._find(experiment))
+        return self.runs.status(self.runs.find(experiment))
 
     @contextlib.contextmanager
     def watch(self, experiment: str) -> Iterator[Watch]:
         """Read only new events, as soon as they are written."""
         from symphony.supervised.read.log_files import growing
 
-        run = self._find(experiment)
-        reader = self._make_reader(run)
+        run = self.runs.find(experiment)
+        reader = self.runs.reader(run)
         with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
             yield Watch(reader.read, wait_for_events)
 
     @contextlib.contextmanager
     def watch_statuses(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
         """Read only new events."""
-        reader = self._make_reader(self._find(experiment))
+        reader = self.runs.reader(self.runs.find(experiment))
 
         def read() -> WatchedStatuses:
             nonlocal reader
-            run = self._find(experiment)
+            run = self.runs.find(experiment)
             try:
                 status = reader.read()
             except NotFound:
                 # The experiment was launched again.
-                reader = self._make_reader(run)
+                reader = self.runs.reader(run)
                 status = reader.read()
             return WatchedStatuses([status])
 
@@ -123,7 +105,7 @@ class HostInspection(Backend[Manifest]):
         """Return the recorded description of the launch."""
         from symphony.archive.run_record import RECORD_FILE, read_json
 
-        run = self._find(experiment)
+        run = self.runs.find(experiment)
         record = read_json(run.file(RECORD_FILE))
         if record is None:
             raise BackendError(
@@ -140,8 +122,8 @@ class HostInspection(Backend[Manifest]):
         from symphony.supervised.record.event_stream import EventStream
 
         # A run that is deleted is read to its end.
-        with self._find(experiment).pin() as run:
-            stream = EventStream(run, self._make_reader(run))
+        with self.runs.find(experiment).pin() as run:
+            stream = EventStream(run, self.runs.reader(run))
             if not follow:
                 yield from stream.read_new()
                 return
@@ -161,7 +143,7 @@ class HostInspection(Backend[Manifest]):
         """Return the command, resources, addresses and events of a process."""
         from symphony.supervised.read.read_details import process_details
 
-        run = self._find(experiment)
+        run = self.runs.find(experiment)
         with run.report_damage(run.events):
             events = EventReader(run.events).read_new()
         return process_details(run.load_manifest(), process, events, run.log(process.name))
@@ -170,20 +152,20 @@ class HostInspection(Backend[Manifest]):
         """Return the connections in the manifest."""
         from symphony.supervised.read.read_details import topology
 
-        run = self._find(experiment)
-        status = self._describe(run)
+        run = self.runs.find(experiment)
+        status = self.runs.status(run)
         return topology(run.load_manifest(), status)
 
     def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
         """Return the addresses in the manifest."""
-        manifest = self._find(experiment).load_manifest()
+        manifest = self.runs.find(experiment).load_manifest()
         return {service: manifest["services"][service] for service in manifest["exposed"]}
 
     def usage(
         self, experiment: str, names: Collection[str] | None, interval: float
     ) -> Iterator[ExperimentUsage]:
         """Yield what the operating system reports about the processes."""
-        run = self._find(experiment)
+        run = self.runs.find(experiment)
         other_host = run.other_host()
         if other_host is not None:
             raise Unsupported(run.other_host_message(other_host, "run the command there"))
@@ -197,20 +179,20 @@ class HostInspection(Backend[Manifest]):
 
         # A run that is deleted is read to its end.
         with run.pin() as pinned:
-            for usage in follow_usage(pinned, self._make_reader(pinned), interval):
+            for usage in follow_usage(pinned, self.runs.reader(pinned), interval):
                 yield select_usage(usage, names)
 
     def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock | ExperimentEvent]:
         """Yield the output in the log files, and the recorded events."""
         from symphony.supervised.read.output import iter_output
 
-        run = self._find(experiment)
+        run = self.runs.find(experiment)
         return iter_output(
             run,
             selection,
-            status=self._make_reader(run),
-            clean=self._clean,
-            ignored=self._ignored_last_line,
+            status=self.runs.reader(run),
+            clean=self.clean,
+            ignored=self.ignored_last_line,
         )
 
     def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
@@ -222,8 +204,8 @@ class HostInspection(Backend[Manifest]):
     def _log_text(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
         from symphony.supervised.read.log_files import iter_text
 
-        run = self._find(experiment)
+        run = self.runs.find(experiment)
         with run.report_damage(run.logs):
             yield from iter_text(
-                run, process, since=part.since, tail=part.tail, ignored=self._ignored_last_line
+                run, process, since=part.since, tail=part.tail, ignored=self.ignored_last_line
             )

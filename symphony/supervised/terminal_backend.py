@@ -19,13 +19,13 @@ class TerminalBackend(HostBackend):
         from symphony.supervised.user_requests.attach import attach
 
         self.check_attach(experiment, process)
-        with self._find(experiment).pin() as run:
-            attach(run, process.find().name, self._link(run))
+        with self.runs.find(experiment).pin() as run:
+            attach(run, process.find().name, self.runs.link(run))
 
     def check_attach(self, experiment: str, process: NamedProcess) -> None:
         """Raise Unsupported if a process has no terminal, and NotFound if it is not running."""
         found = process.find()
-        manifest = self._find(experiment).load_manifest()
+        manifest = self.runs.find(experiment).load_manifest()
         spec = next(item for item in manifest["processes"] if item["name"] == found.name)
         if not spec.get("tty"):
             raise Unsupported(

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.cluster.backend import Inspection, LaunchRequest, ProcessRequest
+from symphony.cluster.backend import ChangeRequest, Inspection, LaunchRequest, ProcessRequest
 from symphony.cluster.cluster import Manifest
 from symphony.errors import SymphonyError
 from symphony_kube.kube_inspection import KubeInspection
@@ -178,19 +178,20 @@ class KubeBackend(KubeInspection):
 
     # --- changing ---
 
-    def diff(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
-        """Return how the objects of a running experiment differ from those of ``experiment``."""
+    def diff(self, request: ChangeRequest) -> Changes:
+        """Return how the objects of a running experiment differ from those that are requested."""
         from symphony_kube import apply_changes
 
-        scope = self._scope(experiment.name)
-        describe = functools.partial(self._describe, experiment)
-        return apply_changes.diff(self.api, scope, describe, start)
+        scope = self._scope(request.experiment.name)
+        describe = functools.partial(self._describe, request.experiment)
+        return apply_changes.diff(self.api, scope, describe, request.start)
 
-    def change(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
+    def change(self, request: ChangeRequest) -> Changes:
         """Change the objects of a running experiment."""
         from symphony_kube import apply_changes
         from symphony_kube.archive import recording
 
+        experiment, start = request.experiment, request.start
         scope = self._scope(experiment.name)
         describe = functools.partial(self._describe, experiment)
         difference = apply_changes.change(self.api, scope, describe, self.sending_code, start)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.cluster import ExecResult, Tunnel
 from symphony.cluster.matching import find_by_path
-from symphony.errors import BackendError, SpecError
-from symphony.supervised.host_backend import exec_on_this_machine
+from symphony.errors import BackendError, SpecError, SymphonyError
+from symphony.supervised.host_backend import HostBackend, Launcher, exec_on_this_machine
+from symphony.supervised.host_runs import HostRuns
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.terminal_backend import TerminalBackend
 from symphony_slurm import slurm
-from symphony_slurm.status import is_alive, wait_for_logs
+from symphony_slurm.status import SlurmStatusReader, is_alive, wait_for_logs
 from symphony_slurm.stop_job import stop_job
 
 if TYPE_CHECKING:
@@ -24,40 +25,114 @@ if TYPE_CHECKING:
     from symphony.cluster.backend import LogPart, NamedProcess, Place, Selection
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
+    from symphony.model import Experiment
+    from symphony.plan.findings import Finding
+    from symphony.plan.resolve import Defaults
     from symphony.status import ProcessStatus
+    from symphony.supervised.host_change import HostChange
+    from symphony.supervised.host_deletion import HostDeletion
+    from symphony.supervised.host_options import HostOptions
     from symphony.supervised.user_requests.requests import SupervisorLink
     from symphony.usage import ExperimentUsage
     from symphony_slurm.job.placement import Placement
-    from symphony_slurm.render import SlurmManifest
+    from symphony_slurm.job_options import SlurmJobOptions
+    from symphony_slurm.plan_job import SlurmPlanner
 
 _CONNECT_SECONDS = 3.0
 
 
+class SlurmRuns(HostRuns):
+    """The run directories on a shared file system."""
+
+    def reader(self, run: RunDirectory) -> SlurmStatusReader:
+        """Return a reader of the status."""
+        return SlurmStatusReader(run)
+
+    def final_reader(self, run: RunDirectory) -> SlurmStatusReader:
+        """Return a reader of the status of a run without running processes."""
+        return SlurmStatusReader(run)
+
+    def link(self, run: RunDirectory) -> SupervisorLink:
+        """Return the way in which this program reaches the supervisor of a pinned run."""
+        return supervisor_link(run)
+
+
 class SlurmBackend(TerminalBackend):
-    """The experiments whose run directories are on a shared file system.
+    """The experiments whose run directories are on a shared file system."""
 
-    ``partition`` is the partition of the jobs, or None for the default one. The other arguments are
-    those of `HostBackend`.
-    """
+    # Slurm starts jobs again; see the option ``requeue``.
+    resumes_after_reboot = False
 
-    def __init__(self, *, partition: str | None, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._partition = partition
+    def __init__(self, options: HostOptions, job: SlurmJobOptions) -> None:
+        super().__init__(options)
+        self._job = job
+
+    def make_runs(self, options: HostOptions) -> HostRuns:
+        """Return the run directories."""
+        return SlurmRuns(options)
+
+    def with_options(self, options: HostOptions) -> HostBackend:
+        """Return a backend for the same jobs with other options."""
+        return type(self)(options, self._job)
+
+    @functools.cached_property
+    def planner(self) -> SlurmPlanner:
+        """The object that makes the manifests of jobs."""
+        from symphony_slurm.plan_job import SlurmPlanner
+
+        return SlurmPlanner(self.options, self._job)
+
+    @functools.cached_property
+    def launcher(self) -> Launcher:
+        """The object that submits jobs."""
+        from symphony_slurm.launch_job import SlurmLauncher
+
+        return SlurmLauncher(
+            self.options, self.runs, self.planner, self.deletion, self._job.options
+        )
+
+    @functools.cached_property
+    def changing(self) -> HostChange:
+        """The object that changes experiments in their jobs."""
+        from symphony_slurm.change_job import SlurmChange
+
+        return SlurmChange(self.options, self.runs, self.planner, self._job)
+
+    @functools.cached_property
+    def deletion(self) -> HostDeletion:
+        """The object that deletes experiments and their jobs."""
+        from symphony_slurm.delete_job import SlurmDeletion
+
+        return SlurmDeletion(self.runs, self.options.configuration)
+
+    # --- launching ---
 
     def check(self, manifest: Any) -> str:
-        """Let Slurm check the job of a manifest without submitting it, and return when and where
-        Slurm would start it.
-        """
-        check_fits_partition(manifest, self._partition)
-        return slurm.check_submission(
-            ["--output=/dev/null"], manifest.script, slurm.submission_environment()
+        """Let Slurm check the job of a manifest without submitting it."""
+        from symphony_slurm.submit.check_job import check_submission
+
+        return check_submission(manifest, self._job.options.partition)
+
+    def check_nodes(
+        self, experiment: Experiment, defaults: Defaults, *, thorough: bool
+    ) -> Iterator[Finding]:
+        """Check the nodes of an experiment; see `SlurmCluster.check_nodes`."""
+        from symphony_slurm.submit.check_job import find_node_problems
+
+        try:
+            manifest = self.planner.manifest(experiment, defaults)
+        except SymphonyError:
+            # Other rules report errors of the experiment.
+            return
+        yield from find_node_problems(
+            self.runs.root, manifest, self._job.options, thorough=thorough
         )
 
     # --- ending ---
 
     def stop(self, experiment: str, *, at_once: bool) -> None:
         """Stop an experiment for good, and keep its logs and its status."""
-        with self._find(experiment).pin() as run:
+        with self.runs.find(experiment).pin() as run:
             stop_job(run, at_once=at_once)
 
     # --- observing ---
@@ -66,7 +141,7 @@ class SlurmBackend(TerminalBackend):
         self, experiment: str, names: Collection[str] | None, interval: float
     ) -> Iterator[ExperimentUsage]:
         """Yield samples of the resource use, which the agents of the nodes measure."""
-        return self._received_usage(self._find(experiment), names, interval)
+        return self._received_usage(self.runs.find(experiment), names, interval)
 
     def _received_usage(
         self, run: RunDirectory, names: Collection[str] | None, interval: float
@@ -76,25 +151,25 @@ class SlurmBackend(TerminalBackend):
 
         with run.pin() as pinned:
             link = functools.partial(supervisor_link, pinned)
-            for usage in follow_usage(pinned, self._make_reader(pinned), link, interval):
+            for usage in follow_usage(pinned, self.runs.reader(pinned), link, interval):
                 yield select_usage(usage, names)
 
     def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock | ExperimentEvent]:
         """Yield the output once the shared file system shows the logs."""
-        run = self._find(experiment)
-        wait_for_logs(run, [process.name for process in self._describe(run)])
+        run = self.runs.find(experiment)
+        wait_for_logs(run, [process.name for process in self.runs.status(run)])
         return super().output(experiment, selection)
 
     def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
         """Yield the log of a process once the shared file system shows it."""
-        wait_for_logs(self._find(experiment), [process])
+        wait_for_logs(self.runs.find(experiment), [process])
         return super().log(experiment, process, part)
 
     def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
         """Return the addresses in the manifest, which are not known before the job has started."""
         services = super().external_addresses(experiment)
         try:
-            placement_of(self._find(experiment))
+            placement_of(self.runs.find(experiment))
         except BackendError:
             return dict.fromkeys(services)
         return services
@@ -105,7 +180,7 @@ class SlurmBackend(TerminalBackend):
         Raises BackendError if the job has not started.
         """
         if service in super().external_addresses(experiment):
-            placement_of(self._find(experiment))
+            placement_of(self.runs.find(experiment))
         return super().external_address(experiment, service)
 
     # --- using ---
@@ -120,7 +195,7 @@ class SlurmBackend(TerminalBackend):
         from symphony_slurm.job.relay_work import NO_PID
 
         found = process.find()
-        run = self._find(experiment)
+        run = self.runs.find(experiment)
         node = self.node_of(run, found.name)
         if found.pid is None and not is_alive(run):
             return exec_on_this_machine(run, found, argv, interactive=interactive)
@@ -163,7 +238,7 @@ class SlurmBackend(TerminalBackend):
         from symphony.supervised.access.copy import resolve_path
         from symphony_slurm.job.node_copy import copy_from_node, copy_to_node
 
-        run = self._find(experiment)
+        run = self.runs.find(experiment)
         if not is_alive(run):
             super().copy(experiment, source, target, dry_run=dry_run, progress=progress)
             return
@@ -191,7 +266,7 @@ class SlurmBackend(TerminalBackend):
         """
         from symphony.supervised.access.relay import Relay
 
-        run = self._find(experiment)
+        run = self.runs.find(experiment)
         services: dict[str, str] = run.load_manifest()["services"]
         address = services.get(process_or_service)
         if address is None:
@@ -270,19 +345,6 @@ class SlurmBackend(TerminalBackend):
             check=False,
             env=slurm.submission_environment(),
         )
-
-
-def check_fits_partition(manifest: SlurmManifest, chosen: str | None) -> None:
-    """Check that the job fits the partition ``chosen``, or the default one. This is one request.
-
-    The job is not checked if other options of sbatch can change what it requests.
-    """
-    from symphony_slurm.submit.partition_limits import check_fits
-    from symphony_slurm.submit.sbatch_options import changes_request
-
-    if changes_request(manifest.further):
-        return
-    check_fits(manifest.shape, slurm.partitions(chosen), chosen, manifest.time_limit)
 
 
 def placement_of(run: RunDirectory) -> Placement:

@@ -60,6 +60,14 @@ class JobOptions:
     prologue: tuple[str, ...] = ()
     requeue: int = 0
 
+    @property
+    def checks_commands(self) -> bool:
+        """True if every command of a process must exist where the job is submitted.
+
+        Modules and a prologue can provide commands that do not exist there.
+        """
+        return not self.modules and not self.prologue
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmManifest(HostManifest):

@@ -10,6 +10,8 @@ experiment. Without it, SIGTERM comes from Slurm.
 
 from __future__ import annotations
 
+# The directories of the runs, which never have the same path twice.
+JOBS_NAME = ".jobs"
 JOB_FILE = "job"
 ALIVE_FILE = "alive"
 NODES_FILE = "nodes.json"

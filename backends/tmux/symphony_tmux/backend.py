@@ -2,27 +2,98 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from symphony.cluster.backend import LogPart, NamedProcess
-from symphony.errors import BackendError, NotFound
-from symphony.supervised.host_backend import HostBackend
+from symphony.errors import NotFound
+from symphony.status import ExperimentStatus, ReasonCode
+from symphony.supervised.host_backend import HostBackend, Launcher
+from symphony.supervised.host_runs import HostRuns
 from symphony.supervised.record.directory import RunDirectory
-from symphony_tmux.keeper import clean_pieces
+from symphony.support.data_classes import replace
+from symphony_tmux.keeper import MARK_LINE, clean, clean_pieces
+from symphony_tmux.run_socket import recorded_socket
+
+if TYPE_CHECKING:
+    from symphony.supervised.host_change import HostChange
+    from symphony.supervised.host_deletion import HostDeletion
+    from symphony.supervised.host_options import HostOptions
+
+
+class TmuxServerOptions(NamedTuple):
+    """The name of a tmux server, and the time in seconds in which a server has to respond."""
+
+    server_name: str
+    answer_within: float
+
+
+class TmuxRuns(HostRuns):
+    """The run directories of experiments whose processes have tmux windows."""
+
+    def status(self, run: RunDirectory) -> ExperimentStatus:
+        """Return the status of an experiment.
+
+        If the supervisor was killed, each process's pid is determined from the keeper of its
+        window.
+        """
+        status = super().status(run)
+        from symphony_tmux.windows import process_of
+
+        processes = []
+        for process in status:
+            unsupervised = process.reason_code is ReasonCode.SUPERVISOR_KILLED
+            if unsupervised and process.pid is not None:
+                process = replace(process, pid=process_of(process.pid))
+            processes.append(process)
+        return replace(status, processes=tuple(processes))
 
 
 class TmuxBackend(HostBackend):
-    """The experiments whose processes have tmux windows.
+    """The experiments whose processes have tmux windows."""
 
-    ``answer_within`` is the time in seconds in which a tmux server has to respond. The other
-    arguments are those of `HostBackend`.
-    """
+    # The log file contains the output of a window, which is converted to the output of the process.
+    # The keeper's mark can be on a line of its own, which does not count as a line of output.
+    ignored_last_line = MARK_LINE
 
-    def __init__(self, *, answer_within: float, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._answer_within = answer_within
+    def __init__(self, options: HostOptions, server: TmuxServerOptions) -> None:
+        super().__init__(options)
+        self._server = server
+
+    def make_runs(self, options: HostOptions) -> HostRuns:
+        """Return the run directories."""
+        return TmuxRuns(options)
+
+    def with_options(self, options: HostOptions) -> HostBackend:
+        """Return a backend for the same server with other options."""
+        return type(self)(options, self._server)
+
+    @functools.cached_property
+    def launcher(self) -> Launcher:
+        """The object that launches experiments on the server."""
+        from symphony_tmux.launch_windows import TmuxLauncher
+
+        return TmuxLauncher(self.options, self.runs, self.planner, self.deletion, self._server)
+
+    @functools.cached_property
+    def changing(self) -> HostChange:
+        """The object that changes experiments on the server."""
+        from symphony_tmux.launch_windows import TmuxChange
+
+        return TmuxChange(self.options, self.runs, self.planner, self._server)
+
+    @functools.cached_property
+    def deletion(self) -> HostDeletion:
+        """The object that deletes experiments and their sessions."""
+        from symphony_tmux.delete_session import TmuxDeletion
+
+        return TmuxDeletion(self.runs, self.options.configuration, self._server)
+
+    def clean(self, text: str) -> str:
+        """Return the output of a process that a part of its window contains."""
+        return clean(text)
 
     def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
         """Yield the output of a process, which its log file contains as shown in the window."""
@@ -31,12 +102,12 @@ class TmuxBackend(HostBackend):
     def attach(self, experiment: str, process: NamedProcess) -> None:
         """Attach the terminal to a process's window. The process may have exited already."""
         found = process.find()
-        run = self._find(experiment)
-        socket = _socket(run)
+        run = self.runs.find(experiment)
+        socket = recorded_socket(run)
         if socket is not None:
             from symphony_tmux.tmux_server import Server
 
-            server = Server(socket, self._answer_within)
+            server = Server(socket, self._server.answer_within)
             manifest = run.load_manifest()
             window = server.window(run.name, manifest["run_id"], found.name)
             if window is not None:
@@ -45,27 +116,3 @@ class TmuxBackend(HostBackend):
                 return
         reason = f" ({found.reason})" if found.reason else ""
         raise NotFound(f"process {found.path!r} has no window: it is {found.state}{reason}")
-
-
-def _socket(run: RunDirectory) -> str | None:
-    """Return the socket path of the tmux server on which an experiment was launched.
-
-    Return None if the experiment has no session yet. Raises BackendError if the file that contains
-    the path is damaged.
-    """
-    file = run.file("socket")
-    if not os.path.lexists(file):
-        return None
-    with run.report_damage(file):
-        socket = file.read_bytes().decode()
-        if not socket.startswith("/") or not socket.isprintable():
-            raise ValueError("it contains no path")
-    return socket
-
-
-def socket_or_none(run: RunDirectory) -> str | None:
-    """Return the socket path of an experiment's tmux server, or None if it is unknown."""
-    try:
-        return _socket(run)
-    except (BackendError, NotFound):
-        return None

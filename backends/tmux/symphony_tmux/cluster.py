@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from symphony.errors import BackendError, SpecError, shown
+from symphony.errors import SpecError, shown
 from symphony.model.settings.durations import parse_positive_duration
-from symphony.plan.changes import ADDED
-from symphony.status import ReasonCode
 from symphony.supervised.cluster import HostCluster
 from symphony.supervised.host_backend import HostBackend
-from symphony.supervised.record.directory import RunDirectory, find
-from symphony_tmux.backend import TmuxBackend, socket_or_none
-from symphony_tmux.keeper import MARK_LINE, clean
-from symphony_tmux.tmux_commands import (
-    ANSWER_TIMEOUT_SECONDS,
-    DEFAULT_SERVER,
-    check_open_files,
-    find_tmux,
-)
-
-if TYPE_CHECKING:
-    from symphony.cluster import OnChange
-    from symphony.model import Experiment
-    from symphony.plan.changes import Changes
-    from symphony.status import ExperimentStatus
-    from symphony.supervised.render import HostManifest
+from symphony_tmux.backend import TmuxBackend, TmuxServerOptions
+from symphony_tmux.tmux_commands import ANSWER_TIMEOUT_SECONDS, DEFAULT_SERVER
 
 # libtmux is not imported here, because the import would delay every launch.
 if importlib.util.find_spec("libtmux") is None:
@@ -55,8 +39,6 @@ class TmuxCluster(HostCluster):
 
     backend: ClassVar[str] = "tmux"
     children: ClassVar[str] = "symphony_tmux.children:TmuxChildren"
-    backend_class: ClassVar[type[HostBackend]] = TmuxBackend
-    process_descriptors: ClassVar[int] = 2  # For the gate of the keeper, and for its pidfd.
 
     def __init__(
         self,
@@ -71,74 +53,11 @@ class TmuxCluster(HostCluster):
         )
         self._server_name = _server_name(server_name)
 
-    def _launch(
-        self, experiment: Experiment, *, force: bool, on_change: OnChange = None
-    ) -> HostManifest:
-        # These calls report errors before anything is changed.
-        find_tmux()
-        new_windows = len(experiment.list_all_processes())
-        if force:
-            new_windows -= self._count_windows(experiment.name)
-        check_open_files(self._server_name, new_windows)
-        return super()._launch(experiment, force=force, on_change=on_change)
-
-    def _count_windows(self, name: str) -> int:
-        """Return the number of windows of an experiment, or 0 if there is no such experiment."""
-        run = find(self._root, name)
-        try:
-            return 0 if run is None else len(run.load_manifest()["processes"])
-        except (BackendError, FileNotFoundError):
-            return 0
-
-    def _check_change(self, changes: Changes) -> None:
-        check_open_files(self._server_name, len(changes.names(ADDED)))
-
-    def _backend_arguments(self) -> dict[str, Any]:
-        return {**super()._backend_arguments(), "answer_within": self._answer_within}
-
-    def _children_options(self) -> dict[str, Any]:
-        return {"server_name": self._server_name, "answer_within": self._answer_within}
-
-    def _remove(self, run: RunDirectory, *, purge: bool = False) -> None:
-        """Free the name of an experiment without running processes, and remove its session.
-
-        The directory is moved first. If the supervisor was killed, tmux may create the session
-        only after this method has returned. Without the directory, each keeper exits at once, and
-        its window closes.
-        """
-        from symphony_tmux.tmux_commands import socket_path
-        from symphony_tmux.tmux_server import Server
-
-        socket = socket_or_none(run) or socket_path(self._server_name)
-        run_id = run.run_id()
-        super()._remove(run, purge=purge)
-        if run_id is not None:
-            # If the server is suspended, it removes the session when it resumes.
-            Server(socket, self._answer_within).kill(run.name, run_id)
-
-    def _describe(self, run: RunDirectory) -> ExperimentStatus:
-        """Return the status of an experiment.
-
-        If the supervisor was killed, each process's pid is determined from the keeper of its
-        window.
-        """
-        status = super()._describe(run)
-        from symphony_tmux.windows import process_of
-
-        processes = []
-        for process in status:
-            unsupervised = process.reason_code is ReasonCode.SUPERVISOR_KILLED
-            if unsupervised and process.pid is not None:
-                process = replace(process, pid=process_of(process.pid))
-            processes.append(process)
-        return replace(status, processes=tuple(processes))
-
-    # The log file contains the output of a window, which is converted to the output of the process.
-    # The keeper's mark can be on a line of its own, which does not count as a line of output.
-    _ignored_last_line = MARK_LINE
-
-    def _clean_output(self, text: str) -> str:
-        return clean(text)
+    @functools.cached_property
+    def implementation(self) -> HostBackend:
+        """The part of the cluster that launches, reads and controls experiments."""
+        server = TmuxServerOptions(self._server_name, self._answer_within)
+        return TmuxBackend(self._host_options(), server)
 
 
 def _server_name(name: object) -> str:

@@ -86,6 +86,20 @@ class LaunchRequest:
     on_change: Callable[[ExperimentStatus], None] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ChangeRequest:
+    """A new description of a running experiment; see `Cluster.up`.
+
+    ``defaults`` and ``options`` are those of `LaunchRequest`. Of the processes that have exited,
+    only those with the names in ``start`` are started; None means all.
+    """
+
+    experiment: Experiment
+    defaults: Defaults
+    options: Mapping[str, Any]
+    start: Sequence[str] | None = None
+
+
 class Backend(Inspection, Generic[ManifestT]):
     """The part of a cluster that depends on the platform. Each backend defines one subclass.
 
@@ -201,19 +215,17 @@ class Backend(Inspection, Generic[ManifestT]):
 
     # --- changing ---
 
-    def diff(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
-        """Return how a running experiment differs from ``experiment``; see `Cluster.diff`."""
-        del start
-        raise self.unsupported(_NO_CHANGES.format(experiment.name))
+    def diff(self, request: ChangeRequest) -> Changes:
+        """Return how a running experiment differs from its new description; see `Cluster.diff`."""
+        raise self.unsupported(_NO_CHANGES.format(request.experiment.name))
 
-    def change(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
+    def change(self, request: ChangeRequest) -> Changes:
         """Change a running experiment, and return what was changed; see `Cluster.up`.
 
         The experiment can have been changed since `diff` was called, so compare it again while no
         other change is possible. Raises `AlreadyExists` if it would have to be launched again.
         """
-        del start
-        raise self.unsupported(_NO_CHANGES.format(experiment.name))
+        raise self.unsupported(_NO_CHANGES.format(request.experiment.name))
 
     def request(self, experiment: str, request: ProcessRequest) -> Sequence[ProcessStatus] | None:
         """Stop, start, restart or signal processes, and return when this is done.
@@ -227,12 +239,11 @@ class Backend(Inspection, Generic[ManifestT]):
             "experiment, and launch it again"
         )
 
-    # --- for the methods above ---
-
 
 __all__ = [
     "Access",
     "Backend",
+    "ChangeRequest",
     "LaunchRequest",
     "LogPart",
     "NamedProcess",

@@ -60,7 +60,7 @@ def test_replaced_experiment_is_not_removed(cluster, sleeper):
     with RunDirectory(cluster._root / "exp").pin() as first:
         manifest = cluster.launch(sleeper, force=True)
         stop.stop(first)
-        cluster._remove(first)
+        cluster.implementation.deletion.remove(first)
     assert run_id_of(cluster) == manifest.run_id
     assert all_running(cluster.describe_experiment("exp"))
 

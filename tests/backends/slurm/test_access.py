@@ -143,7 +143,7 @@ def test_files_on_the_disk_of_a_node_are_copied_through_the_job(new_cluster, tmp
         with pytest.raises(NotFound, match="no such directory: /run/.*/nothing"):
             cluster.transfer_file("faults", str(tmp_path / "back"), f"two:{directory}/nothing/x")
         assert [path.name for path in other.rglob("*")] == ["out"]
-        run = cluster._find("faults").path
+        run = cluster.implementation.runs.find("faults").path
         assert not list(run.glob("copy-*"))
     finally:
         shutil.rmtree(directory)

@@ -69,7 +69,8 @@ def test_ranks_on_two_nodes_find_each_other(cluster):
     status = cluster.wait("nodes", timeout=60)
     assert [process.exit_code for process in status if process.exit_code == 3] == [3]
     assert all(process.failed for process in status)
-    assert set(cluster._find("nodes").load_manifest()["slots"].values()) == {0, 1}
+    slots = cluster.implementation.runs.find("nodes").load_manifest()["slots"]
+    assert set(slots.values()) == {0, 1}
     for number in range(4):
         assert cluster.get_log("nodes", f"unit-{number}") == f"rank {number} of 4\n"
 
@@ -114,7 +115,7 @@ def test_torch_example_trains_on_four_nodes(new_cluster, tmp_path):
 
 def nodes_of(cluster, name):
     """Return the number of nodes on which the processes of an experiment run."""
-    return len(set(cluster._find(name).load_manifest()["slots"].values()))
+    return len(set(cluster.implementation.runs.find(name).load_manifest()["slots"].values()))
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ class NodeConnection:
 def test_job_waits_for_slurmctld_before_it_starts_its_agents(new_cluster, node_connection):
     cluster = new_cluster(sbatch=[f"--nodelist={node_connection.node}"], prologue=[INTERRUPT])
     cluster.launch(forever(cluster, "one"))
-    messages = cluster._find("faults").path / "agents.log"
+    messages = cluster.implementation.runs.find("faults").path / "agents.log"
     wait_until(lambda: messages.exists() and "Unable to contact" in messages.read_text())
     (one,) = cluster.describe_experiment("faults")
     assert one.state is State.PENDING
@@ -245,7 +245,7 @@ def test_killed_srun_stops_all_processes_and_is_reported(new_cluster):
     cluster = new_cluster(nodes=2)
     cluster.launch(forever(cluster, "one", "two"))
     until(cluster, "faults", all_running)
-    run = cluster._find("faults")
+    run = cluster.implementation.runs.find("faults")
     path = str(run.path.resolve())
     node = cluster.implementation.batch_node(run)
     name = next(
@@ -340,7 +340,7 @@ def test_job_of_another_user_is_never_touched(new_cluster):
     cluster = new_cluster()
     cluster.launch(forever(cluster, "one"))
     cluster.wait("faults", until="started", timeout=60)
-    run = cluster._find("faults")
+    run = cluster.implementation.runs.find("faults")
     comment = json.dumps({"symphony": "faults", "run": run.run_id()[:12]})
     try:
         other = slurm(

@@ -20,7 +20,7 @@ from symphony import (
     SpecError,
     Unsupported,
 )
-from symphony.cluster.backend import Backend
+from symphony.cluster.backend import Backend, ChangeRequest
 from symphony.cluster.matching import (
     experiment_exists,
     experiment_not_found,
@@ -30,6 +30,7 @@ from symphony.cluster.matching import (
     select_processes,
 )
 from symphony.plan.changes import Changes
+from symphony.plan.resolve import Defaults
 
 STATUS = ExperimentStatus(
     name="e",
@@ -48,13 +49,13 @@ class PaperBackend(Backend[Manifest]):
     def observe(self, experiment: str) -> ExperimentStatus:
         return replace(STATUS, name=experiment)
 
-    def diff(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
-        notes = (f"starts {start}",)
-        return Changes(experiment=experiment.name, backend=self.name, notes=notes)
+    def diff(self, request: ChangeRequest) -> Changes:
+        notes = (f"starts {request.start}",)
+        return Changes(experiment=request.experiment.name, backend=self.name, notes=notes)
 
-    def change(self, experiment: Experiment, *, start: Sequence[str] | None) -> Changes:
-        self.changed.append((experiment.name, start))
-        return self.diff(experiment, start=start)
+    def change(self, request: ChangeRequest) -> Changes:
+        self.changed.append((request.experiment.name, request.start))
+        return self.diff(request)
 
 
 class PaperCluster(Cluster):
@@ -77,7 +78,9 @@ def test_an_experiment_is_compared_and_changed_by_its_backend() -> None:
 
 def test_a_backend_without_changes_refuses_them() -> None:
     with pytest.raises(Unsupported, match="the paper backend cannot change 'e' while it is runnin"):
-        Backend[Manifest]("paper").diff(Experiment("e"), start=None)
+        Backend[Manifest]("paper").diff(
+            ChangeRequest(experiment=Experiment("e"), defaults=Defaults(), options={})
+        )
 
 
 def test_a_copy_of_a_cluster_has_a_backend_of_its_own() -> None:

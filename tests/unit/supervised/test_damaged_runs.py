@@ -163,7 +163,7 @@ READERS: dict[str, Callable[[HostCluster], object]] = {
     "exec": lambda cluster: cluster.exec_command(NAME, "p", "true"),
     "url": lambda cluster: cluster.external_url(NAME, "web"),
     "copy": lambda cluster: cluster.transfer_file(NAME, "p:x", "y", dry_run=True),
-    "launch": lambda cluster: cluster._free_name(NAME),
+    "launch": lambda cluster: cluster.implementation.deletion.free_name(NAME),
 }
 # The errors for an undamaged experiment that has finished.
 USUAL_ERRORS = {"copy": NotFound}

@@ -13,7 +13,6 @@ from symphony.errors import NotFound
 from symphony_kube.access.kube_access import KubeAccess
 
 if TYPE_CHECKING:
-    from symphony.archive.archive import Run
     from symphony.cluster import OnChange, WatchedStatuses
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
@@ -21,32 +20,20 @@ if TYPE_CHECKING:
     from symphony.process_details import ProcessDetails
     from symphony.status import ExperimentStatus, ProcessStatus
     from symphony.usage import ExperimentUsage
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.kube_options import KubeOptions
 
 
 class KubeInspection(KubeAccess, Backend[Manifest]):
     """Read experiments from their objects. Each method delegates to the module that implements it.
 
-    * ``connect`` and ``scope`` are those of `KubeAccess`.
-    * ``namespace`` is the namespace for all experiments, or None.
-    * ``run`` is the active run whose objects are read, or None for those of any launch.
+    The objects are those of the launch ``options.run``, or of any launch if it is None.
     """
 
     followed_output_includes_events = True
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        connect: Callable[[], Api],
-        scope: Callable[[str], Scope],
-        namespace: str | None,
-        run: Run | None,
-    ) -> None:
-        super().__init__(name, connect=connect, scope=scope)
-        self._namespace = namespace
-        self._run = run
+    def __init__(self, options: KubeOptions) -> None:
+        super().__init__(options.backend, options.connection, options.scopes)
+        self.options = options
 
     def ensure_supervisor(self, experiment: str) -> None:
         """Start the supervisor that runs on this machine again, if it was killed."""
@@ -62,14 +49,14 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         """
         from symphony_kube.status import experiments
 
-        return experiments.list_experiments(self.api, namespace=self._namespace)
+        return experiments.list_experiments(self.api, namespace=self._scopes.namespace)
 
     @property
     def location(self) -> str:
         """The shared namespace, if it is set, and the API server."""
         from symphony_kube.status import experiments
 
-        return experiments.location(self.api, self._namespace)
+        return experiments.location(self.api, self._scopes.namespace)
 
     def observe(self, experiment: str) -> ExperimentStatus:
         """Return the status that the objects of an experiment show."""
@@ -84,8 +71,9 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
 
         self.ensure_supervisor(experiment)
         status = experiments.experiment_status(self.api, scope, pods_request)
-        if self._run is not None and not status.processes:
-            raise NotFound(f"the objects of run {self._run.name!r} were deleted by another program")
+        run = self.options.run
+        if run is not None and not status.processes:
+            raise NotFound(f"the objects of run {run.name!r} were deleted by another program")
         return status
 
     @contextlib.contextmanager
@@ -110,7 +98,7 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         if len(names) > 1:
             # Without the right to list the Pods of all namespaces, each experiment is listed.
             with contextlib.suppress(ApiError):
-                found = describe_together(self.api, names, namespace=self._namespace)
+                found = describe_together(self.api, names, namespace=self._scopes.namespace)
         for name in found:
             self.ensure_supervisor(name)
         return found
@@ -123,7 +111,7 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
 
         with contextlib.ExitStack() as opened:
             try:
-                watch = statuses.watch_experiments(self.api, namespace=self._namespace)
+                watch = statuses.watch_experiments(self.api, namespace=self._scopes.namespace)
                 read = opened.enter_context(watch)
             except ApiError as exc:
                 if exc.status != 403:

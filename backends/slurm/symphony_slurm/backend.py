@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,6 +16,14 @@ from symphony.supervised.host_runs import HostRuns
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.terminal_backend import TerminalBackend
 from symphony_slurm import slurm
+from symphony_slurm.job.node_relay import (
+    batch_node,
+    node_of,
+    node_relay,
+    placement_of,
+    relay_result,
+    supervisor_link,
+)
 from symphony_slurm.status import SlurmStatusReader, is_alive, wait_for_logs
 from symphony_slurm.stop_job import stop_job
 
@@ -28,13 +35,11 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.plan.findings import Finding
     from symphony.plan.resolve import Defaults
-    from symphony.status import ProcessStatus
     from symphony.supervised.host_change import HostChange
     from symphony.supervised.host_deletion import HostDeletion
     from symphony.supervised.host_options import HostOptions
     from symphony.supervised.user_requests.requests import SupervisorLink
     from symphony.usage import ExperimentUsage
-    from symphony_slurm.job.placement import Placement
     from symphony_slurm.job_options import SlurmJobOptions
     from symphony_slurm.plan_job import SlurmPlanner
 
@@ -196,14 +201,14 @@ class SlurmBackend(TerminalBackend):
 
         found = process.find()
         run = self.runs.find(experiment)
-        node = self.node_of(run, found.name)
+        node = node_of(run, found.name)
         if found.pid is None and not is_alive(run):
             return exec_on_this_machine(run, found, argv, interactive=interactive)
         kind = "exec-here" if interactive else "exec"
         arguments = [kind, found.name, str(found.pid or NO_PID), *argv]
         if interactive:
             return self._exec_here(run, node, arguments)
-        result = self.relay_result(run, node, *arguments)
+        result = relay_result(run, node, *arguments)
         if "error" in result:
             raise SpecError(
                 f"cannot run {argv[0]!r} in the environment of {found.path!r}: {result['error']}"
@@ -245,10 +250,10 @@ class SlurmBackend(TerminalBackend):
         manifest = run.load_manifest()
         paths = (resolve_path(source, manifest), resolve_path(target, manifest))
         if source.process is not None:
-            relay = self.node_relay(run, source.process.find())
+            relay = node_relay(run, source.process.find())
             copy_from_node(run, *paths, relay, dry_run=dry_run)
         elif target.process is not None:
-            relay = self.node_relay(run, target.process.find())
+            relay = node_relay(run, target.process.find())
             copy_to_node(run, *paths, relay, dry_run=dry_run)
 
     def forward(
@@ -273,9 +278,9 @@ class SlurmBackend(TerminalBackend):
             found = find_by_path(self.observe(experiment), process_or_service)
             if port is None:
                 raise SpecError(f"the port of process {process_or_service!r} is missing; set port")
-            host = self.node_of(run, found.name)
+            host = node_of(run, found.name)
         else:
-            self.batch_node(run)
+            batch_node(run)
             host, _, own_port = address.rpartition(":")
             port = int(own_port) if port is None else port
         target = (host, port)
@@ -300,77 +305,9 @@ class SlurmBackend(TerminalBackend):
     ) -> Callable[[], Any]:
         from symphony_slurm.job.supervisor_connection import StepConnection, relay_command
 
-        node = self.batch_node(run)
+        node = batch_node(run)
         argv = relay_command(run, node, "forward", target[0], str(target[1]))
         return lambda: StepConnection(argv).socket
-
-    # --- nodes ---
-
-    def batch_node(self, run: RunDirectory) -> str:
-        """Return the node on which the supervisor runs."""
-        return placement_of(run).batch
-
-    def node_of(self, run: RunDirectory, process: str) -> str:
-        """Return the node on which a process runs."""
-        slot: int = run.load_manifest()["slots"][process]
-        return placement_of(run).nodes[slot].name
-
-    def node_relay(
-        self, run: RunDirectory, process: ProcessStatus
-    ) -> Callable[..., dict[str, Any]]:
-        """Return a function that runs the relay on the node of a process."""
-        return functools.partial(self.relay_result, run, self.node_of(run, process.name))
-
-    def relay_result(self, run: RunDirectory, node: str, *arguments: str) -> dict[str, Any]:
-        """Run the relay on a node, and return the JSON that it prints."""
-        done = self._relay(run, node, *arguments)
-        try:
-            result: dict[str, Any] = json.loads(done.stdout)
-        except ValueError:
-            raise _relay_error(run, done) from None
-        return result
-
-    def _relay(
-        self, run: RunDirectory, node: str, *arguments: str
-    ) -> subprocess.CompletedProcess[str]:
-        """Run the relay on a node, and return the result."""
-        from symphony_slurm.job.supervisor_connection import relay_command
-
-        return subprocess.run(
-            relay_command(run, node, *arguments),
-            input="",
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            env=slurm.submission_environment(),
-        )
-
-
-def placement_of(run: RunDirectory) -> Placement:
-    """Return the nodes of a run. Raises BackendError if its job has not started."""
-    from symphony_slurm.job.placement import Placement
-
-    try:
-        return Placement.load(run)
-    except (OSError, ValueError):
-        raise BackendError(
-            f"the job of experiment {run.name!r} has not started; 'symphony ps {run.name}' "
-            "shows the reason"
-        ) from None
-
-
-def supervisor_link(run: RunDirectory) -> SupervisorLink:
-    """Return the way in which this program reaches the supervisor of a pinned run."""
-    from symphony_slurm.job.supervisor_connection import StepLink
-
-    return StepLink(run, placement_of(run).batch)
-
-
-def _relay_error(run: RunDirectory, done: subprocess.CompletedProcess[str]) -> BackendError:
-    from symphony_slurm.job.supervisor_connection import nodes_unreachable
-
-    return BackendError(nodes_unreachable(run, done.stderr or "srun has failed"))
 
 
 def can_reach(target: tuple[str, int]) -> bool:

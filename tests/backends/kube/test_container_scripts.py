@@ -14,6 +14,7 @@ import time
 import pytest
 
 from symphony import Experiment
+from symphony.cluster.backend import LaunchRequest
 from symphony_kube.api.labels import Scope
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.render.container_scripts import (
@@ -377,8 +378,10 @@ def stop_signal_of(minor="37+", **settings):
     settings = {"container_image": "i", "command": ["p"], "stop_signal": "INT", **settings}
     experiment = Experiment.load_dict({"name": "e", "processes": {"p": settings}})
     cluster = KubeCluster()
-    vars(cluster)["api"] = Server()
-    description = cluster._new_description(experiment, {})
+    backend = cluster.implementation
+    vars(backend.options.connection)["api"] = Server()
+    request = LaunchRequest(experiment=experiment, defaults=cluster.defaults, options={})
+    description = backend.planner.describe(request, None)
     (body,) = description.manifest.units
     spec = body["spec"].get("template", body)["spec"]
     lifecycle = spec["containers"][0].get("lifecycle", {})

@@ -18,6 +18,7 @@ from symphony import Cluster, Experiment, SpecError
 from symphony.plan.policies import Policies
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, ROSTER, SERVICE, UNIT, Scope
 from symphony_kube.cluster import KubeCluster
+from symphony_kube.launch_options import LaunchOptions
 from symphony_kube.render.container_scripts import (
     SCRIPTS_DIRECTORY,
     script,
@@ -322,19 +323,31 @@ def test_a_change_keeps_the_options_of_the_launch_that_it_does_not_set() -> None
     launched = KubeCluster(image=IMAGE, expose="none", supervisor_image="s:1", patience="2m")
     recorded = launched._options_to_record()
     assert recorded == {"image": IMAGE, "expose": "none", "supervisor_image": "s:1"}
-    changing = KubeCluster(expose="NodePort", bind_host="::")._with_options_of(recorded)
-    assert (changing.options.image, changing.requires_image) == (IMAGE, False)
-    assert changing.options.expose == "NodePort"
-    assert not changing.options.limits_pods
-    assert changing._supervisor_options(rendered(one()[0])).image == "s:1"
-    assert changing._bind_host == "::"
-    reset = KubeCluster().without_kept_options()._with_options_of(recorded)
-    assert reset.options == KubeCluster().options
+    _, changing = changed_options(KubeCluster(expose="NodePort", bind_host="::"), recorded)
+    assert changing.rendering.image == IMAGE
+    assert changing.rendering.expose == "NodePort"
+    assert not changing.rendering.limits_pods
+    assert changing.supervisor_image == "s:1"
+    assert changing.bind_host == "::"
+    _, reset = changed_options(KubeCluster().without_kept_options(), recorded)
+    assert reset.rendering == KubeCluster().options
 
 
 def test_a_change_ignores_the_options_of_a_launch_by_another_version() -> None:
-    changing = KubeCluster()._with_options_of({"image": IMAGE, "git_image": "registry.example/git"})
-    assert changing.options.image == IMAGE
+    earlier = {"image": IMAGE, "git_image": "registry.example/git"}
+    recorded, changing = changed_options(KubeCluster(), earlier)
+    assert recorded == {"image": IMAGE}
+    assert changing.rendering.image == IMAGE
+
+
+def changed_options(
+    cluster: Cluster, earlier: dict[str, Any]
+) -> tuple[dict[str, Any], LaunchOptions]:
+    """Return the options with which a cluster changes an experiment, recorded and checked."""
+    given = cluster._options_to_record()
+    options: tuple[dict[str, Any], LaunchOptions]
+    options = cluster.implementation.planner.launch_options(given, earlier)
+    return options
 
 
 # --- containers ---

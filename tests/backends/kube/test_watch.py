@@ -678,7 +678,8 @@ def test_users_who_may_not_watch_receive_lists(shared, through, kube_faults, nam
 def test_wait_reports_a_permanent_outage(kube_cluster, kube_faults, open_cluster, name):
     through = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     timeouts = Timeouts(pauses=(), outage=1.0)
-    vars(through)["api"] = Api(kubeconfig=kube_faults.kubeconfig, timeouts=timeouts)
+    api = Api(kubeconfig=kube_faults.kubeconfig, timeouts=timeouts)
+    vars(through.implementation.options.connection)["api"] = api
     experiment = through.new_experiment(name)
     python(experiment, "p", FOREVER)
     through.launch(experiment)

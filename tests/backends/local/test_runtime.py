@@ -215,10 +215,9 @@ def test_status_is_read_once_for_all_logs(cluster, experiment, monkeypatch, tmp_
     cluster.launch(experiment)
     cluster.wait("exp", timeout=30)
     reading = Cluster.new("local", state_dir=cluster._root)
-    describe, statuses = reading._describe, []
-    monkeypatch.setattr(
-        reading, "_describe", lambda run: statuses.append(describe(run)) or statuses[-1]
-    )
+    runs, statuses = reading.implementation.runs, []
+    describe = runs.status
+    monkeypatch.setattr(runs, "status", lambda run: statuses.append(describe(run)) or statuses[-1])
     assert len(list(reading.iter_logs("exp", names))) == 5
     assert len(statuses) == 1
     reading.save_logs("exp", tmp_path, names)

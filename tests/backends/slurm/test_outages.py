@@ -18,6 +18,7 @@ from symphony.status import ReasonCode, State
 from symphony.testing import programs
 from symphony.testing.contract import all_running, until
 from symphony_slurm import slurm as slurm_programs
+from symphony_slurm.job.node_relay import batch_node, node_of
 from tests.backends.slurm.jobs import (
     PYTHON,
     forever,
@@ -247,10 +248,8 @@ def test_killed_srun_stops_all_processes_and_is_reported(new_cluster):
     until(cluster, "faults", all_running)
     run = cluster.implementation.runs.find("faults")
     path = str(run.path.resolve())
-    node = cluster.implementation.batch_node(run)
-    name = next(
-        name for name in ("one", "two") if cluster.implementation.node_of(run, name) == node
-    )
+    node = batch_node(run)
+    name = next(name for name in ("one", "two") if node_of(run, name) == node)
     # The step in which the command runs can end at the same time.
     with contextlib.suppress(SymphonyError):
         cluster.exec_command("faults", name, [PYTHON, "-c", KILL, path])

@@ -10,27 +10,28 @@ from symphony.cluster.backend import Access, NamedProcess, Place
 if TYPE_CHECKING:
     from symphony.cluster import ExecResult, Progress, Tunnel
     from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.connection import ApiConnection
+    from symphony_kube.api.labels import Scope, Scopes
 
 
 class KubeAccess(Access):
     """Access to the processes in Pods. Each method delegates to the module that implements it.
 
-    * ``connect`` returns the client for the API server, which is created on first use.
-    * ``scope`` returns the namespace, names and labels of an experiment's objects.
+    ``scopes`` names the objects of experiments.
     """
 
-    def __init__(
-        self, name: str, *, connect: Callable[[], Api], scope: Callable[[str], Scope]
-    ) -> None:
+    def __init__(self, name: str, connection: ApiConnection, scopes: Scopes) -> None:
         super().__init__(name)
-        self._connect = connect
-        self._scope = scope
+        self._connection = connection
+        self._scopes = scopes
 
     @property
     def api(self) -> Api:
         """The client for the API server."""
-        return self._connect()
+        return self._connection.api
+
+    def _scope(self, experiment: str) -> Scope:
+        return self._scopes.of(experiment)
 
     # --- processes ---
 

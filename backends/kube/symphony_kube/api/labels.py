@@ -6,6 +6,7 @@ Only objects with these labels belong to symphony, which does not change any oth
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from symphony.errors import SpecError
 from symphony.support.names import MAX_LENGTH
@@ -96,6 +97,23 @@ ENVIRONMENT = "symphony-environment"
 # The maximum name lengths for Secrets and ConfigMaps. The names of other objects are also used as
 # label values and host names, so their maximum length is `MAX_LENGTH`.
 _MAX_LENGTHS = {"Secret": 253, "ConfigMap": 253}
+
+
+class Scopes(NamedTuple):
+    """The scopes of the experiments of a cluster.
+
+    ``namespace`` is the namespace for all experiments, or None if each has its own one. If ``run``
+    is set, the scopes contain only the objects of this launch.
+    """
+
+    namespace: str | None
+    run: str = ""
+
+    def of(self, experiment: str) -> Scope:
+        """Return the scope of an experiment."""
+        if self.namespace is None:
+            return Scope(experiment=experiment, namespace=experiment, run=self.run)
+        return Scope(experiment=experiment, namespace=self.namespace, shared=True, run=self.run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

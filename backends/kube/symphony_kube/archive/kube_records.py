@@ -15,26 +15,25 @@ if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchive
     from symphony.status import ExperimentStatus
     from symphony.usage import ExperimentUsage
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.connection import ApiConnection
+    from symphony_kube.api.labels import Scopes
 
 
 class KubeRecords(Records):
-    """The records of the experiments whose objects ``scope`` names.
+    """The records of the experiments whose objects ``scopes`` names.
 
-    ``connect`` returns the client for the API server, and ``observe`` the status of an experiment.
+    ``observe`` returns the status of an experiment.
     """
 
     def __init__(
         self,
-        *,
-        connect: Callable[[], Api],
-        scope: Callable[[str], Scope],
+        connection: ApiConnection,
+        scopes: Scopes,
         observe: Callable[[str], ExperimentStatus],
     ) -> None:
         super().__init__(observe)
-        self._connect = connect
-        self._scope = scope
+        self._connection = connection
+        self._scopes = scopes
 
     def usage_of_run(self, run: Run) -> RecordedUsage:
         """Return the recorded resource use of a run, which the cluster can contain."""
@@ -42,21 +41,21 @@ class KubeRecords(Records):
 
         if run.is_archived:
             return super().usage_of_run(run)
-        scope = dataclasses.replace(self._scope(run.experiment), run=recording.run_id_of(run))
-        return recording.recorded_usage(self._connect(), scope)
+        scope = dataclasses.replace(self._scopes.of(run.experiment), run=recording.run_id_of(run))
+        return recording.recorded_usage(self._connection.api, scope)
 
     def usage(self, experiment: str) -> list[ExperimentUsage]:
         """Return the samples that the supervisor has recorded."""
         from symphony_kube.archive import recording
 
         self._observe(experiment)
-        return recording.recorded_usage(self._connect(), self._scope(experiment)).samples
+        return recording.recorded_usage(self._connection.api, self._scopes.of(experiment)).samples
 
     def code(self, experiment: str) -> Mapping[str, CodeArchive]:
         """Return the code in the record on this machine."""
         from symphony_kube.archive import recording
 
-        return recording.recorded_code(self._connect(), self._scope(experiment))
+        return recording.recorded_code(self._connection.api, self._scopes.of(experiment))
 
     def secret_contents(self, experiment: str) -> list[bytes]:
         """Return the contents of the Secret with the secrets, if the user may read it."""
@@ -64,10 +63,12 @@ class KubeRecords(Records):
         from symphony_kube.api.labels import SECRETS
         from symphony_kube.api.resources import collection_path
 
-        scope = self._scope(experiment)
+        scope = self._scopes.of(experiment)
         name = scope.object_name(SECRETS, "Secret")
         try:
-            secret = self._connect().find(f"{collection_path('Secret', scope.namespace)}/{name}")
+            secret = self._connection.api.find(
+                f"{collection_path('Secret', scope.namespace)}/{name}"
+            )
         except ApiError:
             # Many users may read Pods and their logs, but no Secrets.
             secret = None
@@ -78,4 +79,4 @@ class KubeRecords(Records):
         """Return the removed processes whose Pods still exist."""
         from symphony_kube.status import find_pod
 
-        return find_pod.removed_processes(self._connect(), self._scope(experiment))
+        return find_pod.removed_processes(self._connection.api, self._scopes.of(experiment))

@@ -17,6 +17,8 @@ from symphony.supervised.supervisor.process_host import ProcessHost
 # The interval at which the programs are listed again. It increases while they are running.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 0.25
 _PAUSE_FACTOR = 1.5
+# How long a look is postponed while other processes are being stopped, which may exit meanwhile.
+COLLECTION_SECONDS = 0.02
 
 
 class Remains:
@@ -45,19 +47,39 @@ class Remains:
         self._with_commands: set[str] = set()
         self._pause = FIRST_PAUSE_SECONDS
         self._is_scheduled = False
+        # The processes for which the next look is the first one.
+        self._new: dict[str, None] = {}
+        self._is_postponed = False
 
     def clear(self, kill_times: dict[str, float], *, spares_commands: bool) -> None:
         """Look for the programs of processes, and stop them.
 
         ``kill_times`` maps the names of the processes to the times on the monotonic clock at which
-        their programs are killed. One look at the programs of the machine serves all of them.
+        their programs are killed. One look at the programs of the machine serves all of them, and
+        those that exit within `COLLECTION_SECONDS` while others are being stopped.
         """
         self._kill_times.update(kill_times)
         if spares_commands:
             self._with_commands.difference_update(kill_times)
         else:
             self._with_commands.update(kill_times)
-        found = self._look(kill_times)
+        self._new.update(dict.fromkeys(kill_times))
+        if self._is_postponed:
+            return
+        if not any(self._host.is_stopping(name) for name in self._processes.present):
+            self._begin()
+            return
+        self._is_postponed = True
+        self._loop.after(COLLECTION_SECONDS, self._begin)
+
+    def _begin(self) -> None:
+        """Look for the programs of new processes for the first time, and ask them to exit."""
+        self._is_postponed = False
+        # In the meantime, they can have been removed or started again.
+        present = [name for name in self._new if self._processes.get(name) is not None]
+        names = [name for name in present if name in self._kill_times]
+        self._new.clear()
+        found = self._look(names)
         if found:
             self._stop(found, kill=False)
             for name in found:

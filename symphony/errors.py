@@ -99,7 +99,18 @@ def shown(value: object) -> str:
         text = f"{text[:_MAX_SHOWN_LENGTH]}..."
     if text.isprintable():
         return text
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return " ".join(printable(text).split())
+
+
+def printable(text: str) -> str:
+    """Return a text in which spaces replace the characters that are not printable."""
+    if text.isprintable():
+        return text
+    return "".join(map(_printable_character, text))
+
+
+def _printable_character(character: str) -> str:
+    return character if character.isprintable() else " "
 
 
 def dotted(path: Iterable[str | int]) -> str:

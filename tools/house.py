@@ -212,6 +212,27 @@ def find_large_classes(product: Product) -> list[str]:
     return found
 
 
+def find_dense_comprehensions(product: Product) -> list[str]:
+    """Return the places of comprehensions that contain another one, or that choose between values.
+
+    A loop is easier to read. Two ``for`` in one comprehension are accepted.
+    """
+    kinds = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    found = []
+    for module, tree in product.modules.items():
+        path = product.paths[module].relative_to(ROOT)
+        for node in ast.walk(tree):
+            if not isinstance(node, kinds):
+                continue
+            inner = [item for item in ast.walk(node) if item is not node]
+            values = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+            chosen = [item for value in values for item in ast.walk(value)]
+            is_nested = any(isinstance(item, kinds) for item in inner)
+            if is_nested or any(isinstance(item, ast.IfExp) for item in chosen):
+                found.append(f"{path}:{node.lineno}")
+    return found
+
+
 def find_overrides(product: Product) -> list[str]:
     """Return the methods of `Cluster` that the clusters of backends override.
 
@@ -277,6 +298,7 @@ FIGURES = (
         0,
     ),
     Figure("methods of Cluster that backends override", find_overrides, 0, 0),
+    Figure("comprehensions that nest or choose", find_dense_comprehensions, 0, 0),
     Figure("lines above 100 characters", find_long_lines, 50, 50),
 )
 

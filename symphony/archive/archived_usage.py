@@ -143,10 +143,11 @@ class UsageLog:
 
     def _merge_older(self) -> None:
         rows, _ = _read(self._path)
-        statistics = {
-            process: {name: [item.count, item.total, item.peak] for name, item in values.items()}
-            for process, values in self._summary.items()
-        }
+        statistics = {}
+        for process, values in self._summary.items():
+            statistics[process] = {
+                name: [item.count, item.total, item.peak] for name, item in values.items()
+            }
         until = rows[-1].at if rows else 0.0
         lines = [_line({"until": until, "statistics": statistics}), *map(_encode, merged(rows))]
         replace_file(self._path, lines, mode=_MODE)
@@ -166,7 +167,11 @@ def _numbers(usage: ProcessUsage) -> Numbers:
     numbers = [getattr(usage, name) for name in VALUES]
     while numbers and numbers[-1] is None:
         numbers.pop()
-    return [round(value, 3) if isinstance(value, float) else value for value in numbers]
+    return [_rounded(value) for value in numbers]
+
+
+def _rounded(value: float | None) -> float | None:
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def _encode(row: _Row) -> bytes:

@@ -627,11 +627,11 @@ class Cluster(CheckedAttributes):
 
     def _options_to_record(self) -> dict[str, Any]:
         """Return the given options that determine how experiments are launched."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in self.given_options.items()
-            if name in self.launch_option_names
-        }
+        options = {}
+        for name, value in self.given_options.items():
+            if name in self.launch_option_names:
+                options[name] = list(value) if isinstance(value, tuple) else value
+        return options
 
     def without_kept_options(self) -> Cluster:
         """Return a copy of this cluster whose `up` does not keep the options with which another

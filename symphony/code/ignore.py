@@ -110,7 +110,7 @@ def _anchored(line: str) -> str:
         return ""
     exception = "!" if stripped.startswith("!") else ""
     pattern = stripped.removeprefix("!")
-    names = [name if name == "**" else re.sub(r"\*+", "*", name) for name in pattern.split("/")]
+    names = [_with_single_stars(name) for name in pattern.split("/")]
     is_directory = names[-1] == "" and len(names) > 1
     if is_directory:
         names.pop()
@@ -119,6 +119,11 @@ def _anchored(line: str) -> str:
     if is_directory:
         names.append("**")
     return f"{exception}{'/'.join(names)}"
+
+
+def _with_single_stars(name: str) -> str:
+    """Return a part of a pattern in which one star replaces several, unless it is ``**``."""
+    return name if name == "**" else re.sub(r"\*+", "*", name)
 
 
 def _patterns(text: str, filename: str) -> Iterator[Pattern]:

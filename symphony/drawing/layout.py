@@ -287,7 +287,9 @@ def _gaps(layers: Sequence[Sequence[str]], heights: Mapping[str, float]) -> list
 
     The gap can exceed `GAP` if another layer is taller.
     """
-    filled = [sum(heights[key] for key in layer) for layer in layers]
+    filled = []
+    for layer in layers:
+        filled.append(sum(heights[key] for key in layer))
     totals = [height + GAP * len(layer) for layer, height in zip(layers, filled, strict=True)]
     highest = max(totals, default=0.0)
     gaps = []
@@ -347,7 +349,9 @@ def _build_layout(
             y = middles[key] - heights[key] / 2 - top
             rects[key] = Rect(x, y, width, heights[key])
         x += width
-    passages = {edge: tuple(rects[key] for key in chain[1:-1]) for edge, chain in chains.items()}
+    passages = {}
+    for edge, chain in chains.items():
+        passages[edge] = tuple(rects[key] for key in chain[1:-1])
     return Layout(
         rects={key: rect for key, rect in rects.items() if key in sizes},
         passages=passages,

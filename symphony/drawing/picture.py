@@ -153,7 +153,7 @@ def arrange(
         outer_box.update({member.key: box.key for member in box.members})
     edges = [(outer_box[line.source], outer_box[line.target]) for line in lines]
     sizes = {box.key: box.size for box in boxes}
-    columns = {box.key: 1 if box.kind == "service" else 0 for box in boxes}
+    columns = {box.key: int(box.kind == "service") for box in boxes}
     positions = layout(sizes, edges, columns)
     picture = _place_boxes(boxes, positions, top)
     picture.lines = lines

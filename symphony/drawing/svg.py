@@ -110,10 +110,7 @@ def _document(
 ) -> Iterator[str]:
     """Yield the elements of the SVG file."""
     kinds = sorted({line.kind for line in picture.lines})
-    title_width = max(
-        text_width(text, TITLE_FONT_SIZE if css_class == "title" else SMALL_FONT_SIZE)
-        for text, css_class in header
-    )
+    title_width = max(_header_width(text, css_class) for text, css_class in header)
     legend_width = sum(_legend_item_width(kind) for kind in kinds)
     legend_height = 2 * GAP + LINE_HEIGHT if kinds else 0.0
     content_width = max(picture.width, MARGIN + max(title_width, legend_width))
@@ -188,6 +185,11 @@ def _legend(kinds: Sequence[str], y: float) -> Iterator[str]:
         text = _text(_LEGEND_TEXTS[kind], "small", x + LEGEND_LINE_WIDTH + 8, y + 4)
         yield f'<path class="line {kind}" d="{path}" marker-end="url(#head)"/>{text}'
         x += _legend_item_width(kind)
+
+
+def _header_width(text: str, css_class: str) -> float:
+    size = TITLE_FONT_SIZE if css_class == "title" else SMALL_FONT_SIZE
+    return text_width(text, size)
 
 
 def _legend_item_width(kind: str) -> float:

@@ -60,13 +60,11 @@ def read(paths: Sequence[Path], imported: Imported) -> dict[str, Any]:
         imported.document["parameters"] = interpolation.parameters
     if not isinstance(contents.get("services"), Mapping):
         raise SpecError(f"{paths[0]}: the file has no services; give a compose file or a Procfile")
-    services = contents["services"].items()
-    contents["services"] = {
-        name: merge_compose_files.with_unique_items(service)
-        if isinstance(service, Mapping)
-        else service
-        for name, service in services
-    }
+    services = dict(contents["services"])
+    for name, service in services.items():
+        if isinstance(service, Mapping):
+            services[name] = merge_compose_files.with_unique_items(service)
+    contents["services"] = services
     return dict(contents)
 
 
@@ -134,9 +132,8 @@ class _Reader:
         return self._interpolation.resolved(service.get("extends"))
 
     def _includes(self, path: Path, value: Any) -> list[dict[str, Any]]:
-        items = value if isinstance(value, list) else [] if value is None else [value]
         result = []
-        for item in items:
+        for item in _items(value):
             options = {"path": item} if isinstance(item, str) else item
             if not isinstance(options, Mapping) or not options.get("path"):
                 raise SpecError(f"{path}: include: {item!r} names no file; write the path of one")
@@ -228,8 +225,14 @@ def _with_values(environment: Any, values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _texts(value: Any) -> list[str]:
-    items = value if isinstance(value, list) else [] if value is None else [value]
-    return [str(item) for item in items]
+    return [str(item) for item in _items(value)]
+
+
+def _items(value: Any) -> list[Any]:
+    """Return the items of a value that is a list, one item or nothing."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
 
 
 # --- relative paths ---
@@ -249,10 +252,11 @@ def relocated(contents: Mapping[str, Any], old: Path, new: Path) -> dict[str, An
             name: _with_moved(item, ("file",), moved)
             for name, item in (result.get(key) or {}).items()
         }
-    result["services"] = {
-        name: _relocated_service(service, moved) if isinstance(service, Mapping) else service
-        for name, service in (result.get("services") or {}).items()
-    }
+    services = dict(result.get("services") or {})
+    for name, service in services.items():
+        if isinstance(service, Mapping):
+            services[name] = _relocated_service(service, moved)
+    result["services"] = services
     return result
 
 
@@ -284,7 +288,11 @@ def _moved_item(item: Any, key: str, name: str, moved: Any) -> Any:
 def _with_moved(item: Any, names: Sequence[str], moved: Any) -> Any:
     if not isinstance(item, Mapping):
         return item
-    return {key: moved(value) if key in names else value for key, value in item.items()}
+    result = dict(item)
+    for key in names:
+        if key in result:
+            result[key] = moved(result[key])
+    return result
 
 
 def _moved(path: Any, old: Path, new: Path) -> Any:

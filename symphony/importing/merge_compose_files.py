@@ -109,14 +109,19 @@ def _merged_names(base: Any, over: Any, path: Path) -> dict[str, Any]:
     def named(value: Any) -> Mapping[str, Any]:
         if isinstance(value, Mapping):
             return value
-        return {name: dict(options) if options else None for name in _as_list(value)}
+        if options is None:
+            return dict.fromkeys(_as_list(value))
+        return {name: dict(options) for name in _as_list(value)}
 
     return _merged_mappings(named(base), named(over), path)
 
 
 def _merged_builds(base: Any, over: Any, path: Path) -> dict[str, Any]:
-    builds = [item if isinstance(item, Mapping) else {"context": item} for item in (base, over)]
-    return _merged_mappings(builds[0], builds[1], path)
+    return _merged_mappings(_as_build(base), _as_build(over), path)
+
+
+def _as_build(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {"context": value}
 
 
 def _merged_logging(base: Any, over: Any, path: Path) -> Any:

@@ -66,7 +66,8 @@ class Mounts:
     def add_volumes(self, settings: dict[str, Any], where: str, value: Any) -> None:
         """Add the volumes of a service to the settings of its process."""
         where = f"{where}.volumes"
-        for item in value if isinstance(value, list) else [value] if value else []:
+        volumes = value if isinstance(value, list) else [value]
+        for item in volumes if value else ():
             try:
                 volume = translate_volume(item)
                 subpath = self._report_options(where, item)

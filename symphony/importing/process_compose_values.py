@@ -67,7 +67,10 @@ class Values:
         except TypeError:
             self.omit("the value has an unexpected form", "write a list of NAME=VALUE")
             return {}
-        return {key: self.text("" if item is None else item) for key, item in pairs.items()}
+        result = {}
+        for key, item in pairs.items():
+            result[key] = "" if item is None else self.text(item)
+        return result
 
     def _rendered(self, text: str) -> str:
         if "{{" not in text:
@@ -89,4 +92,8 @@ class Values:
 def texts(value: Any) -> dict[str, str]:
     """Return a mapping whose values are texts, or an empty one if the value is no mapping."""
     items = value.items() if isinstance(value, Mapping) else ()
-    return {str(key): "" if item is None else str(item) for key, item in items}
+    return {str(key): _text(item) for key, item in items}
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)

@@ -153,7 +153,7 @@ def _options(build: Mapping[str, Any]) -> dict[str, list[str]]:
     options: list[str] = []
     given = build.get("args") or {}
     if isinstance(given, Mapping):
-        given = [f"{key}={value}" if value is not None else key for key, value in given.items()]
+        given = [_build_argument(key, value) for key, value in given.items()]
     for argument in given:
         options += ["--build-arg", str(argument)]
     if build.get("target"):
@@ -161,3 +161,8 @@ def _options(build: Mapping[str, Any]) -> dict[str, list[str]]:
     if build.get("platforms"):
         options.append(f"--platform={','.join(map(str, build['platforms']))}")
     return {"build_options": options} if options else {}
+
+
+def _build_argument(name: str, value: Any) -> str:
+    """Return a build argument. One without a value has that of the variable of this name."""
+    return name if value is None else f"{name}={value}"

@@ -99,7 +99,7 @@ def resolve(
             settings[process.name],
             defaults=defaults or Defaults(),
             templates=templates,
-            values=values.of((process.name, None if process.group is None else process.group.name)),
+            values=values.of((process.name, _group_name(process))),
             starts_after=dependencies[process.name],
             encrypted=encrypted,
             experiment_env={**env_files.env(experiment.env_file), **experiment.env},
@@ -185,6 +185,10 @@ def _check_members(experiment: Experiment) -> Iterator[Finding]:
             yield finding_of(
                 group, "no-processes", "the group has no processes", "add one, or remove the group"
             )
+
+
+def _group_name(process: Process) -> str | None:
+    return None if process.group is None else process.group.name
 
 
 def _planned_process(

@@ -573,10 +573,11 @@ def _given_values(item: Any) -> dict[str, Any]:
     return given
 
 
-_DEFAULTS = {
-    kind: [(each.name, each.default) for each in fields(kind)]
-    for kind in (Track, Request, RunState)
-}
+def _defaults_of(kind: type) -> list[tuple[str, Any]]:
+    return [(each.name, each.default) for each in fields(kind)]
+
+
+_DEFAULTS = {kind: _defaults_of(kind) for kind in (Track, Request, RunState)}
 
 
 def _restore(run: RunState, event: Event) -> None:

@@ -37,7 +37,10 @@ def longest_stop(graces: Mapping[str, float], starts_after: Mapping[str, Collect
     40
     """
     waves = stop_waves(graces, starts_after)
-    return sum(max(graces[name] for name in wave) for wave in waves)
+    longest = []
+    for wave in waves:
+        longest.append(max(graces[name] for name in wave))
+    return sum(longest)
 
 
 def _depths(starts_after: Mapping[str, Collection[str]]) -> dict[str, int]:

@@ -176,14 +176,16 @@ def topology(experiment: Experiment) -> Topology:
     return Topology(
         experiment=experiment.name,
         members=tuple(member.name for member in experiment.list_members()),
-        nodes=tuple(
-            Node(processes=(process.name,), group=process.group.name if process.group else None)
-            for process in experiment.list_all_processes()
-        ),
+        nodes=tuple(map(_node_of, experiment.list_all_processes())),
         groups=tuple(group.name for group in experiment.list_process_groups()),
         services=tuple(_services(experiment).values()),
         links=tuple(_links(experiment)),
     )
+
+
+def _node_of(process: Process) -> Node:
+    group = None if process.group is None else process.group.name
+    return Node(processes=(process.name,), group=group)
 
 
 def of_status(
@@ -259,11 +261,10 @@ def _links_of_members(
 ) -> Iterator[Link]:
     for member in members:
         processes = groups.get(member, (member,))
-        common = [
-            service
-            for service in connects.get(processes[0], ())
-            if all(service in connects.get(process, ()) for process in processes)
-        ]
+        common = []
+        for service in connects.get(processes[0], ()):
+            if all(service in connects.get(process, ()) for process in processes):
+                common.append(service)
         for service in common:
             yield Link(kind="connects", source=member, target=service)
         conditions = _conditions_by_group(starts_after.get(member, {}), groups)
@@ -427,4 +428,7 @@ def tallied(counts: Mapping[str, int], *, many: bool) -> str:
 
     If ``many`` is true, the text includes the counts, as in ``98 running, 2 pending``.
     """
-    return ", ".join(f"{number} {state}" if many else state for state, number in counts.items())
+    words = list(counts)
+    if many:
+        words = [f"{number} {state}" for state, number in counts.items()]
+    return ", ".join(words)

@@ -51,14 +51,14 @@ def snapshot(manifest: Mapping[str, Any], secrets: Mapping[str, str]) -> Snapsho
     ports = {int(addr.rpartition(":")[2]): name for name, addr in services.items()}
     encrypted = {name for name in services if variable(name) in manifest["env"]}
     replicas = replicated_services(manifest["env"])
+    shown_services = {}
+    for name, addr in services.items():
+        shown_services[name] = f"{addr} (encrypted)" if name in encrypted else addr
     return Snapshot(
         experiment=manifest["experiment"],
         backend=manifest["backend"],
         processes={item["name"]: _process(item, ports) for item in manifest["processes"]},
-        services={
-            name: f"{addr} (encrypted)" if name in encrypted else addr
-            for name, addr in services.items()
-        },
+        services=shown_services,
         replicas=replicas,
         secrets=secrets,
         policies=manifest.get("policies", {}),

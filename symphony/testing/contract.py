@@ -874,10 +874,10 @@ class BackendContract:
         assert after.processes[1] == before.processes[1]
         first, _, second, _ = cluster.get_log("contract", "worker").splitlines()
         environments = [json.loads(report)["env"] for report in (first, second)]
-        addresses = [
-            {name: value for name, value in env.items() if name.startswith("SYMPH")}
-            for env in environments
-        ]
+        addresses = []
+        for env in environments:
+            given = {name: value for name, value in env.items() if name.startswith("SYMPH")}
+            addresses.append(given)
         assert addresses[0] == addresses[1]
 
     def test_up_changes_what_differs_and_nothing_else(

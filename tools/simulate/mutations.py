@@ -331,8 +331,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "grace-of-process",
         REQUESTS,
-        "        own if request.grace is None else request.grace",
-        "        own",
+        "            graces.append(own if request.grace is None else request.grace)",
+        "            graces.append(own)",
     ),
     Mutation(
         "removed-stays",

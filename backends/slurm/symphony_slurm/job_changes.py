@@ -13,8 +13,8 @@ from symphony_slurm.submit.resource_request import (
     Shape,
     in_rank_order,
     node_features,
-    process_demand,
     size,
+    total_demand,
     units_of,
 )
 from symphony_slurm.submit.sbatch_options import changes_request
@@ -55,10 +55,7 @@ def place_again(
     is_known = not changes_request([*job["sbatch_options"], *job["options"]["sbatch"]])
     loads = [Demand() for _ in range(shape["nodes"])]
     units = units_of(plan)
-    demands = {
-        name: sum((process_demand(process) for process in members), Demand())
-        for name, members in units.items()
-    }
+    demands = {name: total_demand(members) for name, members in units.items()}
     chosen: dict[str, int] = {}
     problems = []
     for name, members in units.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from symphony.addons.docker.detect_engine import find
@@ -49,11 +49,7 @@ def clean_images(
             "clean_images needs a confirmation: give confirm=, or force=True to remove without one"
         )
     found = find(engine)
-    names = [
-        name
-        for name in found.images()
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in checked)
-    ]
+    names = [name for name in found.images() if _matches(name, checked)]
     if not names or not (force or (confirm is not None and confirm(names))):
         return CleanResult()
     failed: dict[str, str] = {}
@@ -63,3 +59,7 @@ def clean_images(
         except BackendError as exc:
             failed[name] = str(exc)
     return CleanResult(removed=tuple(name for name in names if name not in failed), failed=failed)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
+from symphony.errors import printable
+
 EMPTY_CELL = "-"
 GAP = 2
 _MIN_CUT_WIDTH = 8
@@ -53,7 +55,7 @@ def format_table(
     ``width`` is the width of the terminal, or None for a pipe. ``paint(title, cell)`` returns the
     colour of a cell, or an empty string if the cell has none.
     """
-    cells = [[format_cell(value) for value in row] for row in rows]
+    cells = [list(map(format_cell, row)) for row in rows]
     fit = fit_columns(columns, cells, width)
     titles = [columns[index].title for index in fit.shown]
     lines = [_join_cells(fit_row([column.title for column in columns], columns, fit))]
@@ -94,9 +96,7 @@ def format_cell(value: object) -> str:
     if value is None:
         return EMPTY_CELL
     text = str(value)
-    if not text.isprintable():
-        text = "".join(char if char.isprintable() else " " for char in text)
-    return " ".join(text.split()) or EMPTY_CELL
+    return " ".join(printable(text).split()) or EMPTY_CELL
 
 
 def format_age(seconds: float) -> str:

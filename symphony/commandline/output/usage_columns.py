@@ -45,9 +45,10 @@ class UsageTable:
     def __init__(self, sample: ExperimentUsage | None) -> None:
         usages = () if sample is None else sample.processes
         self._by_name = {usage.process: usage for usage in usages}
-        self._values = [
-            value for value in _VALUES if any(value.cell(usage) is not None for usage in usages)
-        ]
+        self._values = []
+        for value in _VALUES:
+            if any(value.cell(usage) is not None for usage in usages):
+                self._values.append(value)
 
     @property
     def columns(self) -> list[Column]:
@@ -57,14 +58,15 @@ class UsageTable:
     def cells(self, process: str) -> list[object]:
         """Return the cells of a process, which are empty if it is not running."""
         usage = self._by_name.get(process)
-        return [None if usage is None else value.cell(usage) for value in self._values]
+        if usage is None:
+            return [None] * len(self._values)
+        return [value.cell(usage) for value in self._values]
 
 
 def summary_table(summary: Summary) -> tuple[list[Column], list[list[object]]]:
     """Return the columns and the rows with the mean and the peak of each recorded value."""
-    recorded = [
-        name for name in RECORDED_VALUES if any(name in values for values in summary.values())
-    ]
+    given = set().union(*summary.values())
+    recorded = [name for name in RECORDED_VALUES if name in given]
     columns = [Column("NAME", flexible=True, least=40)]
     for order, name in enumerate(recorded):
         title, _ = RECORDED_VALUES[name]

@@ -108,7 +108,10 @@ class Formatter(argparse.HelpFormatter):
         import textwrap
 
         paragraphs = textwrap.dedent(text).split("\n\n")
-        filled = [part if "\n " in part else _fill(part, width) for part in paragraphs]
+        filled = []
+        for part in paragraphs:
+            has_layout = "\n " in part
+            filled.append(part if has_layout else _fill(part, width))
         return textwrap.indent("\n\n".join(filled), indent)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
@@ -308,10 +311,11 @@ def help_from_docstring(doc: str, prog: str, *, without: Collection[str] = ()) -
     Examples use ``prog`` as the program name. Examples with an option in ``without`` are omitted.
     """
     lines = _without_margin(doc).strip().splitlines()
-    shown = [
-        line.replace("symphony ", f"{prog} ") if line.startswith(" ") else line
-        for line in _without_examples(lines, without)
-    ]
+    shown = []
+    for line in _without_examples(lines, without):
+        # Examples are indented.
+        is_example = line.startswith(" ")
+        shown.append(line.replace("symphony ", f"{prog} ") if is_example else line)
     text = "\n".join(shown).replace("%", "%%").rstrip().removesuffix("\n\nFor example:")
     return text.partition("\n")[0], text
 

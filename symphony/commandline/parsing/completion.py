@@ -68,10 +68,11 @@ def completions(line: Completable, words: Sequence[str]) -> list[str]:
     if not equals or not option.startswith("--"):
         return _with_prefix(_candidates(line, before, typed), typed)
     found = _with_prefix(_candidates(line, [*before, option], value), value)
-    return [
-        word if word in (COMPLETE_FILES, COMPLETE_DIRECTORIES) else f"{option}={word}"
-        for word in found
-    ]
+    words = []
+    for word in found:
+        is_path = word in (COMPLETE_FILES, COMPLETE_DIRECTORIES)
+        words.append(word if is_path else f"{option}={word}")
+    return words
 
 
 def _with_prefix(candidates: Iterable[str], prefix: str) -> list[str]:

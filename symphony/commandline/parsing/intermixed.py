@@ -41,7 +41,9 @@ def split_words(
     parser: argparse.ArgumentParser, words: Sequence[str]
 ) -> tuple[list[int], list[TypedOption]]:
     """Return the indices of the arguments, and the options, as ``parser`` interprets ``words``."""
-    kinds = "".join("A" if parser._parse_optional(word) is None else "O" for word in words)
+    kinds = ""
+    for word in words:
+        kinds += "A" if parser._parse_optional(word) is None else "O"
     arguments: list[int] = []
     options: list[TypedOption] = []
     index = 0

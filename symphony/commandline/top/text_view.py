@@ -220,5 +220,9 @@ class TextView(Widget, can_focus=True):
 
 def _joined(rows: list[Row]) -> str:
     """Return the text of rows. The rows of a wrapped line are joined."""
-    pieces = [row.text.plain + ("\n" if row.ends_line else "") for row in rows]
+    pieces = []
+    for row in rows:
+        pieces.append(row.text.plain)
+        if row.ends_line:
+            pieces.append("\n")
     return "".join(pieces).removesuffix("\n")

@@ -333,7 +333,8 @@ def _environment(value: Any, _name: str) -> Translation:
                 )
             )
         else:
-            env[key] = ("true" if item else "false") if isinstance(item, bool) else str(item)
+            is_boolean = isinstance(item, bool)
+            env[key] = str(item).lower() if is_boolean else str(item)
     return _with_note({"env": env} if env else {}, *notes)
 
 

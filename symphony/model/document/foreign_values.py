@@ -27,8 +27,11 @@ def mapping(value: Any) -> dict[str, Any]:
         return dict(value)
     if not isinstance(value, list):
         raise TypeError(value)
-    pairs = [str(item).partition("=") for item in value]
-    return {key: text if equals else None for key, equals, text in pairs}
+    result: dict[str, Any] = {}
+    for item in value:
+        key, equals, text = str(item).partition("=")
+        result[key] = text if equals else None
+    return result
 
 
 def names(value: Any) -> list[str]:

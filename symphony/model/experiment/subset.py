@@ -94,10 +94,10 @@ def subset(experiment: Experiment, names: Iterable[str]) -> Experiment:
         if not is_kept:
             result._remove(member)
     remaining = {component.name for component in result.list_components()}
-    result.replicas = {
-        name: [copy_name for copy_name in copies if copy_name in remaining]
-        for name, copies in result.replicas.items()
-    }
+    replicas = {}
+    for name, copies in result.replicas.items():
+        replicas[name] = [copy_name for copy_name in copies if copy_name in remaining]
+    result.replicas = replicas
     return result
 
 
@@ -158,9 +158,10 @@ def _needs_of(
 
 def _processes_by_component(experiment: Experiment) -> dict[str, list[Process]]:
     """Return the members of each group, and each process by its own name."""
-    return {
-        component.name: component.list_processes()
-        if isinstance(component, ProcessGroup)
-        else [component]
-        for component in experiment.list_components()
-    }
+    found: dict[str, list[Process]] = {}
+    for component in experiment.list_components():
+        if isinstance(component, ProcessGroup):
+            found[component.name] = component.list_processes()
+        else:
+            found[component.name] = [component]
+    return found

@@ -128,11 +128,10 @@ def grace_in(draft: Draft, name: str) -> float:
     own = draft.wish_of(name).grace
     if draft.state.is_stopping_all:
         return own
-    graces = [
-        own if request.grace is None else request.grace
-        for request in draft.requests_for(name)
-        if request.kind != "start"
-    ]
+    graces = []
+    for request in draft.requests_for(name):
+        if request.kind != "start":
+            graces.append(own if request.grace is None else request.grace)
     return min(graces, default=own)
 
 

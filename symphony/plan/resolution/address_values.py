@@ -158,8 +158,8 @@ def _belongs_to_shell(
 def shown_key(component: Component | None, path: DocumentPath) -> str:
     """Return the key of a value for a message, such as ``env.REDIS_URL`` or ``command``."""
     below = path if component is None else path[len(component.document_path) :]
-    keys = ["cmd" if key == "cmds" else key for key in below if isinstance(key, str)]
-    return dotted(keys)
+    names = [key for key in below if isinstance(key, str)]
+    return dotted({"cmds": "cmd"}.get(name, name) for name in names)
 
 
 # --- replacing ---

@@ -44,11 +44,10 @@ class UsageSampler:
         ``leaders`` maps their names to their identities, and ``devices`` to the GPUs that they
         hold.
         """
-        trees = {
-            name: {reading.pid: reading for reading in readings}
-            for name, readings in self._trees.scan(leaders).items()
-            if readings
-        }
+        trees = {}
+        for name, readings in self._trees.scan(leaders).items():
+            if readings:
+                trees[name] = {reading.pid: reading for reading in readings}
         births = {pid: item.birth for tree in trees.values() for pid, item in tree.items()}
         self._memory.update(births)
         gpus = self._gpus.read()

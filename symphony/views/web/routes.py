@@ -215,13 +215,10 @@ class Requests:
             first, second = (comparable_values(cluster, run) for run in runs)
             found = find_differences(first, second)
             found = without_secrets(found, hidden_values(runs))
-            return {
-                "runs": [run.name for run in runs],
-                "differences": [
-                    [path, *(messages.compared_value(value) for value in values)]
-                    for path, values in found.items()
-                ],
-            }
+            differences = []
+            for path, values in found.items():
+                differences.append([path, *map(messages.compared_value, values)])
+            return {"runs": [run.name for run in runs], "differences": differences}
 
         return await self._viewing.threads.call(read)
 

@@ -142,7 +142,7 @@ def open_exec(
     streams = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
     query = [("container", ref.process)]
     query += [("command", word) for word in argv]
-    query += [(name, "true" if enabled else "false") for name, enabled in streams.items()]
+    query += [(name, str(enabled).lower()) for name, enabled in streams.items()]
     path = find_pod.pod_path(scope, ref.pod, "exec")
     opened = _TERMINAL_CHANNELS if tty else _OUTPUT_CHANNELS
     if stdin and not tty:

@@ -154,11 +154,11 @@ def _delete_first_waves(api: Api, scope: Scope) -> None:
     if not any(unit.starts_after for unit in state.units):
         return
     observation = state.observe(api.now())
-    remaining = {
-        name: unit
-        for name, unit in observation.unit_statuses.items()
-        if not unit.has_ended and any(pod.node for pod in unit.pods)
-    }
+    remaining = {}
+    for name, unit in observation.unit_statuses.items():
+        is_placed = any(pod.node for pod in unit.pods)
+        if is_placed and not unit.has_ended:
+            remaining[name] = unit
     groups: dict[str, str] | None = None
     while remaining:
         wave = stopped_now(state.units, observation, remaining, api.now())

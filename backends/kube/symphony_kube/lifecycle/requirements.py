@@ -131,9 +131,9 @@ def _check_groups(api: Api, bodies: Collection[Object]) -> None:
 def _kind_of_pod(spec: Object) -> str:
     """Return a text that is the same for Pods that Kueue admits as one kind of Pods."""
     containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
-    fields = [
-        [container.get(field) for field in _CONTAINER_FIELDS_OF_KINDS] for container in containers
-    ]
+    fields = []
+    for container in containers:
+        fields.append([container.get(field) for field in _CONTAINER_FIELDS_OF_KINDS])
     return json.dumps([fields, [spec.get(field) for field in _FIELDS_OF_KINDS]], sort_keys=True)
 
 

@@ -59,9 +59,9 @@ def merge_histories(histories: dict[str, list[bytes]]) -> Iterator[LogLine]:
         for name, lines in histories.items():
             yield from (to_log_line(name, line) for line in lines)
         return
-    timed_lines = [
-        [(line_time(line), name, line) for line in lines] for name, lines in histories.items()
-    ]
+    timed_lines = []
+    for name, lines in histories.items():
+        timed_lines.append([(line_time(line), name, line) for line in lines])
     for _, name, line in heapq.merge(*timed_lines, key=lambda item: item[0]):
         yield to_log_line(name, line)
 

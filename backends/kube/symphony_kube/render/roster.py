@@ -112,7 +112,9 @@ def encode_roster(roster: Roster) -> str:
     The value is compressed, which keeps the roster of ten thousand processes far below the limit of
     256 KiB for annotations.
     """
-    units = [{key: value for key, value in asdict(unit).items() if value} for unit in roster]
+    units = []
+    for unit in roster:
+        units.append({key: value for key, value in asdict(unit).items() if value})
     return codec.pack(codec.to_text(units))
 
 

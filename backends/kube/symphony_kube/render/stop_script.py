@@ -41,9 +41,11 @@ def scripts_name(scope: Scope) -> str:
 
 def with_mounted_script(spec: Object, scope: Scope) -> Object:
     """Return the spec of a Pod whose containers mount the script that their hooks run."""
-    containers = [_with_mount(item) if _runs_script(item) else item for item in spec["containers"]]
-    if containers == spec["containers"]:
+    if not any(map(_runs_script, spec["containers"])):
         return spec
+    containers = []
+    for item in spec["containers"]:
+        containers.append(_with_mount(item) if _runs_script(item) else item)
     volume = {"name": VOLUME, "configMap": {"name": scripts_name(scope)}}
     return {**spec, "containers": containers, "volumes": [*(spec.get("volumes") or ()), volume]}
 

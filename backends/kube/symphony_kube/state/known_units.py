@@ -76,10 +76,9 @@ class KnownUnits:
 
     def _find_units(self) -> Roster:
         roster = self._record.find_roster() or ()
-        self.job_sets = {
-            name: {rank.name: rank for rank in ranks}
-            for name, ranks in ranks_of_job_sets(roster).items()
-        }
+        self.job_sets = {}
+        for job_set, ranks in ranks_of_job_sets(roster).items():
+            self.job_sets[job_set] = {rank.name: rank for rank in ranks}
         if self._supervising:
             return roster
         in_roster = {unit.name for unit in roster}

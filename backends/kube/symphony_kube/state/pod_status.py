@@ -312,7 +312,9 @@ def encode_ready(results: Mapping[str, int]) -> str:
 
     ``results`` maps them to the number of earlier executions of their containers.
     """
-    words = [f"{name}:{restarts}" if restarts else name for name, restarts in results.items()]
+    words = []
+    for name, restarts in results.items():
+        words.append(f"{name}:{restarts}" if restarts else name)
     return ",".join(sorted(words))
 
 

@@ -175,14 +175,12 @@ def render_placed(
         copies_code=True,
     )
     fields = {name: getattr(manifest, name) for name in manifest.__dataclass_fields__}
-    processes = [
-        with_devices(spec, ()) if placement.hides_gpus and not spec.gpus else spec
-        for spec in manifest.processes
-    ]
-    processes = [
-        _with_scratch_directory(spec, placement.nodes[slots[spec.name]], identity.run_id)
-        for spec in processes
-    ]
+    processes = []
+    for spec in manifest.processes:
+        if placement.hides_gpus and not spec.gpus:
+            spec = with_devices(spec, ())
+        node = placement.nodes[slots[spec.name]]
+        processes.append(_with_scratch_directory(spec, node, identity.run_id))
     names = [node.name for node in placement.nodes]
     fields["processes"] = with_step_variables(processes, manifest.env, names, slots)
     return PlacedManifest(**fields, slots=slots)
@@ -196,12 +194,9 @@ def _with_scratch_directory(spec: ProcessSpec, node: Node, run_id: str) -> Proce
 
 def before_placement(manifest: HostManifest, nodes: int, slots: Mapping[str, int]) -> HostManifest:
     """Return a manifest of processes whose nodes, and scratch directories, are not known."""
-    processes = [
-        replace(
-            spec,
-            env={key: value for key, value in spec.env.items() if key != SCRATCH_VARIABLE},
-        )
-        for spec in manifest.processes
-    ]
+    processes = []
+    for spec in manifest.processes:
+        env = {key: value for key, value in spec.env.items() if key != SCRATCH_VARIABLE}
+        processes.append(replace(spec, env=env))
     names = placeholder_hosts(nodes)
     return replace(manifest, processes=with_step_variables(processes, manifest.env, names, slots))

@@ -73,9 +73,10 @@ def with_step_variables(
     for spec in specs:
         if spec.unit is not None:
             units.setdefault(spec.unit, []).append(slots[spec.name])
-    return tuple(
-        spec
-        if spec.unit is None
-        else with_task_variables(spec, shared_env, [nodes[slot] for slot in units[spec.unit]])
-        for spec in specs
-    )
+    result = []
+    for spec in specs:
+        if spec.unit is not None:
+            nodes_of_unit = [nodes[slot] for slot in units[spec.unit]]
+            spec = with_task_variables(spec, shared_env, nodes_of_unit)
+        result.append(spec)
+    return tuple(result)

@@ -7,7 +7,7 @@ Slots are the nodes of a job before Slurm has chosen them.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -110,6 +110,11 @@ def process_demand(process: PlannedProcess) -> Demand:
     return Demand(cpus=cpus, memory_mib=memory, gpus=gpus)
 
 
+def total_demand(processes: Iterable[PlannedProcess]) -> Demand:
+    """Return what processes request together."""
+    return sum(map(process_demand, processes), Demand())
+
+
 def units_of(plan: Plan) -> dict[str, list[PlannedProcess]]:
     """Return the processes of each unit of an experiment."""
     units: dict[str, list[PlannedProcess]] = {}
@@ -157,10 +162,7 @@ def choose_shape(
             f"nodes is {nodes}, but experiment {plan.experiment!r} has only {count}, each of which "
             "runs on one node; lower nodes"
         )
-    demands = {
-        name: sum((process_demand(process) for process in members), Demand())
-        for name, members in units.items()
-    }
+    demands = {name: total_demand(members) for name, members in units.items()}
     loads = [Demand() for _ in range(nodes)]
     counts = [0] * nodes
     slots: dict[str, int] = {}
@@ -201,7 +203,9 @@ def node_features(plan: Plan) -> tuple[str, ...]:
                     f"of {key!r}, {chosen!r} and {value!r}, but all nodes of a job are selected in "
                     "the same way; set node_selector to the same value"
                 )
-    words = [key if value == "true" else value for key, (_, value) in selectors.items()]
+    words = []
+    for key, (_, value) in selectors.items():
+        words.append(key if value == "true" else value)
     return tuple(dict.fromkeys(words))
 
 

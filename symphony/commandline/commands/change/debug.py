@@ -320,9 +320,9 @@ def _check_options(args: argparse.Namespace) -> None:
     """Raise `UsageError` if the options contradict each other."""
     if args.pdb and args.stack:
         raise UsageError("--pdb and --stack exclude each other; remove one of them")
-    mode = "--pdb" if args.pdb else "--stack" if args.stack else None
-    if mode is None:
+    if not args.pdb and not args.stack:
         return
+    mode = "--pdb" if args.pdb else "--stack"
     given = {"--port": args.port is not None, "--no-wait": not args.wait, "--write": args.write}
     given["--json"] = args.json and args.pdb
     for option, is_given in given.items():

@@ -189,16 +189,13 @@ def _matches_elsewhere(selected: Cluster, pattern: str) -> str:
 
     from symphony.commandline.commands.lookup.find_backend import quick_names
 
-    found = [
-        f"-b {backend}"
-        for backend, known in quick_names(selected).items()
-        if any(fnmatchcase(name, pattern) for name in known)
-    ]
-    return (
-        f" on {selected.backend}; for those on another backend, add {' or '.join(found)}"
-        if found
-        else ""
-    )
+    found = []
+    for backend, known in quick_names(selected).items():
+        if any(fnmatchcase(name, pattern) for name in known):
+            found.append(f"-b {backend}")
+    if not found:
+        return ""
+    return f" on {selected.backend}; for those on another backend, add {' or '.join(found)}"
 
 
 def _is_pattern(word: str) -> bool:

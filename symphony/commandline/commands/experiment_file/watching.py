@@ -128,7 +128,11 @@ class RepeatedChanges:
 def relative_names(paths: Sequence[str]) -> list[str]:
     """Return the paths, which are relative to the working directory if possible."""
     here = Path.cwd()
-    return [os.path.relpath(path) if Path(path).is_relative_to(here) else path for path in paths]
+    return [_relative_name(path, here) for path in paths]
+
+
+def _relative_name(path: str, directory: Path) -> str:
+    return os.path.relpath(path, directory) if Path(path).is_relative_to(directory) else path
 
 
 def changed_line(paths: Sequence[str]) -> str:

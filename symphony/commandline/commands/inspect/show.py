@@ -75,7 +75,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
 
 
 def _usage_dict(summary: Summary) -> dict[str, Any]:
-    return {
-        process: {name: item.to_dict() for name, item in values.items()}
-        for process, values in summary.items()
-    }
+    result = {}
+    for process, values in summary.items():
+        result[process] = {name: item.to_dict() for name, item in values.items()}
+    return result

@@ -51,14 +51,16 @@ class NewPort:
 
     def rank_env(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of a rank with the new port."""
-        result = {
-            key: self.address if value == self.old_address else value for key, value in env.items()
-        }
+        result = dict(env)
+        for key, value in env.items():
+            if value == self.old_address:
+                result[key] = self.address
         return {**result, **dict.fromkeys(PORT_VARIABLES, str(self._port))}
 
     def releases(self, ports: tuple[int, ...]) -> tuple[int, ...]:
         """Return the ports that a rank binds with the new port."""
-        return tuple(self._port if port == self._old_port else port for port in ports)
+        new = {self._old_port: self._port}
+        return tuple(new.get(port, port) for port in ports)
 
     def spec(self, spec: ProcessSpec) -> ProcessSpec:
         """Return the description of a rank with the new port."""
@@ -88,16 +90,12 @@ def replace_master_port(run: RunDirectory, host: ProcessHost, unit: str) -> NewP
 
 
 def _changed(manifest: Mapping[str, Any], unit: str, new: NewPort) -> dict[str, Any]:
-    processes = [
-        {
-            **item,
-            "env": new.rank_env(item["env"]),
-            "releases": new.releases(tuple(item["releases"])),
-        }
-        if item["unit"] == unit
-        else item
-        for item in manifest["processes"]
-    ]
+    processes = []
+    for item in manifest["processes"]:
+        if item["unit"] == unit:
+            releases = new.releases(tuple(item["releases"]))
+            item = {**item, "env": new.rank_env(item["env"]), "releases": releases}
+        processes.append(item)
     return {
         **manifest,
         "processes": processes,

@@ -120,12 +120,11 @@ class SupervisorOptions:
         if not pods:
             return self
         first, *others = pods
-        labels = {
-            key: value
-            for key, value in (first["metadata"].get("labels") or {}).items()
-            if not _is_own_label(key)
-            and all(pod["metadata"].get("labels", {}).get(key) == value for pod in others)
-        }
+        labels = {}
+        for key, value in (first["metadata"].get("labels") or {}).items():
+            is_common = all(pod["metadata"].get("labels", {}).get(key) == value for pod in others)
+            if is_common and not _is_own_label(key):
+                labels[key] = value
         priorities = {pod["spec"].get("priorityClassName") for pod in pods}
         priority = priorities.pop() if len(priorities) == 1 else None
         return replace(self, labels=labels, priority_class=priority)

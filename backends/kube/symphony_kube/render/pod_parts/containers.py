@@ -275,10 +275,9 @@ def resources(settings: Settings, gpu_resource: str | None) -> dict[str, dict[st
     ranks = settings.per_pod or 1
     if ranks == 1:
         return result
-    return {
-        kind: {name: multiplied(amount, ranks) for name, amount in amounts.items()}
-        for kind, amounts in result.items()
-    }
+    for kind, of_rank in result.items():
+        result[kind] = {name: multiplied(amount, ranks) for name, amount in of_rank.items()}
+    return result
 
 
 def multiplied(quantity: str, count: int) -> str:

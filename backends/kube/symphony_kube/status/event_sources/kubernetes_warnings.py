@@ -133,16 +133,17 @@ def _to_events(event: Object, processes: Iterable[str | None]) -> list[Experimen
     container = _CONTAINER.fullmatch(str(event["involvedObject"].get("fieldPath") or ""))
     named = [name for name in processes if container is None or name in (container[1], None)]
     text = _text(event)
-    return [
-        ExperimentEvent(
+    events = []
+    for name in named:
+        warning = ExperimentEvent(
             at=first_time(event),
             kind=EventKind.WARNING,
             process=name,
             reason_code=_reason_code(event),
-            text=text if name is not None else f"supervisor: {text}",
+            text=f"supervisor: {text}" if name is None else text,
         )
-        for name in named
-    ]
+        events.append(warning)
+    return events
 
 
 def _text(event: Object) -> str:

@@ -256,6 +256,34 @@ def test_silent_server_is_reported_without_retries(tmp_path, pauses):
     assert "timed out" in str(error)
 
 
+def test_server_that_is_only_slow_is_waited_for(tmp_path):
+    """It needs longer than the first timeout for a large answer, and not for a small one."""
+    requests, is_over = [], threading.Event()
+
+    class Server(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            requests.append(self.path)
+            if requests == ["/pods"]:
+                is_over.wait(30)
+                return
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        path = write_kubeconfig(tmp_path / "k", f"http://127.0.0.1:{server.server_port}")
+        timeouts = Timeouts(pauses=(0.01,), first_response=0.3)
+        with contextlib.closing(Api(kubeconfig=path, timeouts=timeouts)) as api:
+            assert api.call("GET", "/pods") == {}
+        is_over.set()
+        server.shutdown()
+    assert requests == ["/pods", "/version", "/pods"]
+
+
 def test_connect_timeout_is_reported_without_retries(tmp_path, pauses):
     with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
         listener.bind(("127.0.0.1", 0))

@@ -361,6 +361,8 @@ class Api:
                 return self._with_credentials(try_request)
             except BackendError as exc:
                 outage = None
+                if not self._reached and isinstance(exc.__cause__, ReadTimeoutError):
+                    self._ask_for_version()
                 if self._reached and isinstance(exc, Unreachable):
                     outage = self._outage.note_failure(self.timeouts)
                 wait_seconds = pause(
@@ -377,6 +379,21 @@ class Api:
                     time.sleep(wait_seconds)
                 elif cancelled.wait(wait_seconds):
                     raise
+
+    def _ask_for_version(self) -> None:
+        """Find out whether a server that has not answered a call is only slow.
+
+        A busy server needs longer than the first timeout for a list of many objects.
+        """
+
+        def ask(settings: ConnectionSettings) -> urllib3.BaseHTTPResponse:
+            headers = _authorization(settings)
+            return self._try_request(
+                "GET", self._url("/version", None), None, headers, None, stream=False
+            )
+
+        with contextlib.suppress(BackendError):
+            self._with_credentials(ask)
 
     def _try_request(
         self,

@@ -9,7 +9,8 @@
   the outage has lasted too long. All calls of a client share the outage, so that a program with
   many calls does not wait for each of them.
 * If the server has never answered, the call fails within two seconds or at the first timeout. In
-  this case, the address is probably wrong or the server is down.
+  this case, the address is probably wrong or the server is down. After a timeout, the server is
+  asked for its version. If it answers this small request, it is only slow.
 * If the server's certificate is not trusted, the call is not retried.
 
 All calls can be retried safely. Reads, deletions by UID and merge patches can be repeated without

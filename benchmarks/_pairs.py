@@ -97,6 +97,10 @@ class Duration(float):
         duration.processor_seconds = processor_seconds
         return duration
 
+    def __getnewargs__(self) -> tuple[float, float]:  # type: ignore[override]
+        """Return the arguments with which `copy` creates a copy."""
+        return float(self), self.processor_seconds
+
 
 def timed(function: Callable[[], object]) -> Duration:
     """Return the duration of a call."""
@@ -321,7 +325,7 @@ class Table:
         ours = format_value(median(figure.ours), figure.unit)
         row = self._row(figure.what, ours, peer, figure.result, figure.target)
         print(f"{row} {verdict}".rstrip(), flush=True)
-        for note in (_compare_processor_times(figure), figure.note):
+        for note in (_compare_undisturbed(figure), figure.note):
             self._print_note(note)
 
     @staticmethod
@@ -340,13 +344,16 @@ class Table:
         ).rstrip()
 
 
-def _compare_processor_times(figure: Figure) -> str:
-    """Return a note about the processor times of both sides, or ``""`` if they are unknown."""
+def _compare_undisturbed(figure: Figure) -> str:
+    """Return a note about what other programs of the machine change little: the fastest durations
+    and the processor times of both sides. It is ``""`` if the processor times are unknown.
+    """
     ours, peer = processor_times(figure.ours), processor_times(figure.peer)
     if not ours or not peer:
         return ""
-    own, other = median(ours), median(peer)
-    return (
-        f"processor time {format_value(own, 's')}, peer {format_value(other, 's')}: "
-        f"{_times(own, other)}"
-    )
+    fastest = _compare("fastest", min(figure.ours), min(figure.peer))
+    return f"{fastest}; {_compare('processor time', median(ours), median(peer))}"
+
+
+def _compare(what: str, ours: float, peer: float) -> str:
+    return f"{what} {format_value(ours, 's')}, peer {format_value(peer, 's')}: {_times(ours, peer)}"

@@ -51,21 +51,21 @@ def measure(options: Options) -> Iterator[Figure]:
         envs = environments(experiment(count))
         with temporary_state_directory(memory()) as state:
             ours, peer = in_turns(
-                options.pick(7, 3),
+                options.pick(15, 9),
                 functools.partial(deleted, state, len(envs)),
                 functools.partial(popen_loop, envs),
             )
         yield at_most_times(f"delete of {count}", ours, peer, TIMES, peer_name="killpg and wait")
         with temporary_state_directory(memory()) as state:
             ours, peer = in_turns(
-                options.pick(7, 3),
+                options.pick(15, 9),
                 functools.partial(stopped, state, len(envs)),
                 functools.partial(popen_loop, envs),
             )
         yield at_most_times(f"stop of {count}", ours, peer, STOP_TIMES, peer_name="killpg and wait")
         with temporary_state_directory(memory()) as state:
             ours, peer = in_turns(
-                options.pick(7, 3),
+                options.pick(15, 9),
                 functools.partial(stopped_on_request, state, len(envs)),
                 functools.partial(popen_loop, envs),
             )

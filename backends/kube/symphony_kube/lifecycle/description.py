@@ -336,8 +336,10 @@ class DescriptionStore:
         finally:
             stopped.set()
             thread.join()
-            with contextlib.suppress(BackendError, DescriptionChanged):
-                self._change(lambda _: _holder_patch(None))
+            # A command that has lost its claim knows the version of the one that has it now.
+            if not self._is_lost:
+                with contextlib.suppress(BackendError, DescriptionChanged):
+                    self._change(lambda _: _holder_patch(None))
 
     def _claim(self) -> Description:
         unchanged_since, holder = time.monotonic(), ""

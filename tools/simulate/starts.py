@@ -189,7 +189,9 @@ def _check_gang_restart(experiment: Experiment, past: Past, program: Program) ->
         return
     if settings.restart == "Never" and not is_interrupted:
         raise Broken(RESTARTS, f"{program.name} was restarted, but its policy is Never")
-    if _is_lost(experiment, settings.gang, latest) or _is_requested(ranks):
+    # The loss of a rank that has just started again can have been observed late.
+    replaced = [rank.programs[-2] for rank in ranks if rank.is_running and len(rank.programs) > 1]
+    if _is_lost(experiment, settings.gang, [*latest, *replaced]) or _is_requested(ranks):
         return
     has_cause = is_interrupted or _has_failed(experiment, settings.gang, latest)
     if settings.restart == "OnFailure" and not has_cause:

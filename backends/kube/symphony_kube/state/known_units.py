@@ -91,10 +91,9 @@ class KnownUnits:
         return (*roster, *(self._unit_from_objects(name) for name in others))
 
     def _is_known(self, unit: str) -> bool:
-        objects = self._objects
-        if objects.pods_of(unit) or objects.jobs_of(unit):
+        if self._objects.has_any_of(unit):
             return True
-        if unit not in objects.deleted:
+        if unit not in self._objects.deleted:
             return False
         # A change of the experiment removes units.
         roster = self._record.find_roster() or ()

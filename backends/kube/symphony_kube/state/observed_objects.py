@@ -186,6 +186,10 @@ class ObservedObjects:
         """The units that have no Pods any more."""
         return frozenset(unit for unit in self.deleted if not self._pods.get(unit))
 
+    def has_any_of(self, unit: str) -> bool:
+        """Return whether a unit has a Pod or a Job."""
+        return bool(self._pods.get(unit) or self._jobs.get(unit))
+
     def pods(self) -> list[PodStatus]:
         """Return the Pods of all attempts."""
         return [pod for pods in self._pods.values() for pod in pods.values()]

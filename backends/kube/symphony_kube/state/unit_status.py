@@ -37,6 +37,9 @@ from symphony_kube.state.reasons import NO_REASON, Reason
 # How long the creation of the next attempt can take.
 REPLACE_SECONDS = 60.0
 
+# The value of a member of an enumeration takes a while to look up.
+_DISRUPTED = ReasonCode.DISRUPTED.value
+
 NOT_REPLACED = exit_unknown("its new Pod does not exist; start it again")
 STOPPED = Reason("stopped", ReasonCode.STOPPED)
 START_REQUESTED = Reason(
@@ -89,8 +92,10 @@ class UnitStatus:
         self.pods, self.job = observed.pods, observed.job
         self.containers: Containers = observed.containers()
         self.attempt, self.control = observed.latest_attempt()
-        has_started = any(item.started is not None for item in self.containers.values())
-        restarts = max((item.restarts for item in self.containers.values()), default=0)
+        has_started, restarts = False, 0
+        for container in self.containers.values():
+            has_started = has_started or container.started is not None
+            restarts = max(restarts, container.restarts)
         self.executions: Containers = self.containers
         self.has_ended = False
         self.retry: Retry | None = None
@@ -98,7 +103,7 @@ class UnitStatus:
         self._apply_control()
         self.valid_until = observed.valid_until
         self.restarts = self.attempt.restarts + restarts
-        if self.disruption is None and self.control.code != ReasonCode.DISRUPTED.value:
+        if self.disruption is None and self.control.code != _DISRUPTED:
             self.restarts += has_started
 
     def remember_ready(self, ready_times: dict[tuple[str, str], float]) -> None:

@@ -27,8 +27,8 @@ from symphony.support.replace_file import replace_file
 # `state_dir`, and a third-party backend can have any option. The limits in `runs` determine which
 # records of the user are removed.
 _NEED_TRUST = ("context", "kubeconfig", "options", "runs")
-# Without a setting that needs trust, these settings would lead to another cluster than the file
-# intends, so they are ignored together with it.
+# These settings and those that need trust name a cluster together. If one of the latter is ignored,
+# these are ignored, too, because they would name another cluster.
 _DEPENDENT = ("backend", "namespace", "profile")
 
 Values = Mapping[fields.KeyPath, SourcedValue]

@@ -12,7 +12,7 @@ import re
 import signal
 import struct
 
-# The lengths in bytes of the regular expression and of the text. Both follow in this order.
+# The lengths in bytes of the regular expression and of the text, which follow the header.
 REQUEST_HEADER = struct.Struct("!II")
 # Whether a line matches, the number of bytes that were searched, and whether the search of a line
 # was abandoned.

@@ -1077,7 +1077,7 @@ class BackendContract:
             assert list_own_experiments(cluster) == ["contract"]
 
     def recorded_runs(self, cluster: Cluster) -> list[Run]:
-        """Return the runs of the tests' experiment. Other tests can record runs of others."""
+        """Return the runs of the experiment of these tests, without the runs of other tests."""
         runs = cluster.list_runs()
         return [run for run in runs if (run.experiment, run.backend) == ("contract", self.backend)]
 

@@ -89,7 +89,7 @@ class LogLines:
             return list(enumerate(self._present(begin, stop), begin))
 
     def _present(self, start: int, stop: int) -> list[OutputLine]:
-        """Return lines of the tail. The incomplete ones follow the others."""
+        """Return lines of the tail. Incomplete lines come after complete ones."""
         lines = self._tail.lines(start, stop)
         end = self._tail.end
         if stop > end:

@@ -63,7 +63,7 @@ class TextView(Widget, can_focus=True):
         return self.text_selection is not None
 
     def show(self, lines: Lines) -> None:
-        """Show other lines, from their end."""
+        """Show other lines, beginning with the last page."""
         wrap, pattern = self.window.wrap, self.window.pattern
         self.window = LineWindow(lines)
         self.window.wrap, self.window.pattern = wrap, pattern

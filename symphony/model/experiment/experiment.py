@@ -207,7 +207,7 @@ class Experiment(CheckedAttributes):
         """The archives of the code of a running experiment, by the names of its processes; see
         `symphony.code.snapshot.CodeArchive`.
 
-        These processes keep this code, whatever their directories contain now.
+        These processes keep the recorded code, even if the files in their directories have changed.
         """
         return self._recorded_code
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def resolve_policies(experiment: Experiment, *, record_usage: bool = False) -> Policies:
-    """Return the policies of an experiment. ``record_usage`` applies if it does not set it.
+    """Return the policies of an experiment.
+
+    ``record_usage`` applies if the experiment does not set the policy of this name.
 
     A group in ``ends_with`` is replaced by its members. Names that are not in the experiment are
     omitted. `check_policies` reports them.

@@ -59,8 +59,8 @@ def _supervise(text: bytes, alive: int, messages: int, path: str) -> None:
     gc.disable()
     preparation = json.loads(text)
     sys.path[:] = preparation["path"]
-    # This function is called after all others. Without it, Python would remove each object before
-    # it exits, which takes time in proportion to the number of processes.
+    # Python calls this function after all other exit functions. Otherwise, it would remove each
+    # object before it exits, which takes time in proportion to the number of processes.
     atexit.register(os._exit, 0)
     from symphony.support.inherited_signals import reset_signals
 

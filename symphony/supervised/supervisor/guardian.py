@@ -247,7 +247,7 @@ class _Guardian:
 
 
 class _JobGuardian(_Guardian):
-    """The guardian that a batch system starts. The job ends with it, and so do its processes."""
+    """The guardian that a batch system starts. When it exits, the job and its processes end."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)

@@ -1,4 +1,4 @@
-"""The supervisor's side of its guardian; see `symphony.supervised.supervisor.guardian`."""
+"""The connection of a supervisor to its guardian; see `symphony.supervised.supervisor.guardian`."""
 
 from __future__ import annotations
 

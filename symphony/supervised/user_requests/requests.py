@@ -51,7 +51,7 @@ class AddressesUnavailable(BackendError):
 
 
 class SupervisorLink(Protocol):
-    """The way in which programs reach the supervisor of a run."""
+    """A connection over which programs send requests to the supervisor of a run."""
 
     def check(self) -> None:
         """Raise BackendError if the supervisor cannot be reached, before a request is sent."""

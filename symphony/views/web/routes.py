@@ -246,7 +246,7 @@ class Requests:
         return {"text": text}
 
     async def visit(self, request: Request) -> dict[str, Any]:
-        """Return the address of an exposed service. A forwarded port is one of this machine."""
+        """Return the address of an exposed service, perhaps a forwarded port of this machine."""
         body = _read_object(await request.body())
         backend, experiment, service = (
             _read_text(body, name) for name in ("backend", "experiment", "service")

@@ -60,7 +60,7 @@ class Positions:
 
 
 def parse_positions(text: str) -> Positions:
-    """Return the positions that a browser has sent. Damaged ones are those of a new viewer."""
+    """Return the positions that a browser has sent, or those of a new viewer if damaged."""
     try:
         state, output = text.split("~")
         return Positions(_parse_position(state), _parse_position(output))

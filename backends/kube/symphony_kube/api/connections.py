@@ -170,7 +170,7 @@ def _load_client_certificate(context: ssl.SSLContext, settings: ConnectionSettin
         raise _unusable(settings, f"{missing} is missing")
     if b"ENCRYPTED" in key:
         raise _unusable(settings, "client-key is encrypted; decrypt it with: openssl pkey")
-    # OpenSSL reads a certificate only from a file. No other user can read this one.
+    # OpenSSL reads a certificate only from a file. No other user can read this temporary file.
     with tempfile.NamedTemporaryFile() as file:
         file.write(certificate + b"\n" + key)
         file.flush()

@@ -48,7 +48,7 @@ _JOB_FIELDS = {
 def is_job(unit: PlannedUnit, context: RenderContext) -> bool:
     """Return whether a unit is rendered as a Job.
 
-    Raises `SpecError` if it cannot be one.
+    Raises `SpecError` if the unit consists of ranks and its settings require a Job.
     """
     if unit.job_set is not None:
         return False

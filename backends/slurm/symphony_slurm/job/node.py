@@ -189,7 +189,7 @@ class NodeAgent:
         """Receive the variables that all processes share."""
         self._env = {**self._environment, **env}
         if not self._specs:
-            # Later, a change only sends other variables.
+            # When a change sends new variables later, the processes keep their host.
             self._host = ThisHost(env[RUN_ID_VARIABLE], self._handle_stopped)
 
     def _start(self, specs: list[dict[str, Any]]) -> None:

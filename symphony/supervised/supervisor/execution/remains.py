@@ -43,7 +43,7 @@ class Remains:
         # The times on the monotonic clock at which programs are killed, by the names of their
         # processes.
         self._kill_times: dict[str, float] = {}
-        # The processes whose commands are stopped, too.
+        # The processes for which commands of users are stopped, too; see `Clear.spares_commands`.
         self._with_commands: set[str] = set()
         self._pause = FIRST_PAUSE_SECONDS
         self._is_scheduled = False
@@ -111,7 +111,7 @@ class Remains:
         if not self._with_commands.issuperset(names):
             found = self._host.stray_owners(leaders)
         with_commands = [name for name in names if name in self._with_commands]
-        # The host does not say to which of them the programs belong.
+        # The host does not report to which of these processes the programs belong.
         if with_commands and self._host.stop_strays(leaders, kill=False, owners=with_commands):
             found.update(with_commands)
         return found

@@ -54,7 +54,7 @@ class DetachedStore:
     def still_exists(self, run: SupervisedRun) -> bool:
         """Return whether a run without Pods is known not to be deleted.
 
-        Only its description shows this, which not every user may read.
+        Only the stored description of the run shows this, and not every user may read it.
         """
         store = DescriptionStore(self._api, run.scope)
         try:

@@ -112,7 +112,8 @@ class UsageInSecret(UsageLog):
     """The samples in the Secret of a run, which the next supervisor continues.
 
     A supervisor that was replaced, but is still running, finds out that another one has changed the
-    Secret. Its samples since then are dropped, because the other one has recorded them.
+    Secret. The samples that it has taken since then are dropped, because the other supervisor has
+    recorded its own.
     ``directory`` is a directory for a copy of the samples.
     """
 

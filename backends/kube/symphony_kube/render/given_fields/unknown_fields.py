@@ -18,7 +18,7 @@ _STRICT = re.compile(r'(?:unknown|duplicate) field "([^"]+)"')
 # The answer to a server-side apply: .spec.colour: field not declared in schema
 _UNDECLARED = re.compile(r"(\.\S+): field not declared in schema")
 _STEP = re.compile(r"\[(\d+)\]|[^.\[\]]+")
-# Fields with which users often confuse others, because they set them most often.
+# The fields that users set most often. An unknown field is often a misspelled one of these.
 _COMMON_FIELDS = (
     *("affinity", "annotations", "args", "command", "containers", "dnsPolicy", "env", "envFrom"),
     *("hostNetwork", "image", "imagePullPolicy", "imagePullSecrets", "initContainers", "labels"),

@@ -34,6 +34,9 @@ COMMON_NAMES = {
     "__main__",
 }
 CLUSTER = "Cluster"
+# `Backend` derives from the first two, and `Backend.records` is of the last.
+BACKEND_PACKAGE = "symphony.cluster.backend"
+BACKEND_CLASSES = {"Access", "Inspection", "Backend", "Records"}
 MAX_USES = 2
 MAX_MODULES = 20
 MAX_METHODS = 25
@@ -249,6 +252,16 @@ def find_overrides(product: Product) -> list[str]:
     return found
 
 
+def find_backend_methods(product: Product) -> list[str]:
+    """Return the public methods and properties of `Backend`, with its parts and its records."""
+    found = []
+    for module, node in _classes(product):
+        if module.startswith(BACKEND_PACKAGE) and node.name in BACKEND_CLASSES:
+            names = _method_names(node)
+            found += [f"{node.name}.{name}" for name in sorted(names) if not name.startswith("_")]
+    return found
+
+
 def _method_names(node: ast.ClassDef) -> set[str]:
     functions = [item for item in node.body if isinstance(item, ast.FunctionDef)]
     return {function.name for function in functions}
@@ -299,6 +312,7 @@ FIGURES = (
     ),
     Figure("methods of Cluster that backends override", find_overrides, 0, 0),
     Figure("comprehensions that nest or choose", find_dense_comprehensions, 0, 0),
+    Figure("methods of Backend and its records", find_backend_methods, 25, 39),
     Figure("lines above 100 characters", find_long_lines, 50, 50),
 )
 

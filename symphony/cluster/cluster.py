@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from symphony.archive.archive import Retention, Run
     from symphony.archive.archived_usage import RecordedUsage
-    from symphony.cluster.backend import Backend, ChangeRequest, NamedProcess
+    from symphony.cluster.backend import Backend, ChangeRequest, LaunchRequest, NamedProcess
     from symphony.cluster.running import Running, WaitFor
     from symphony.config import SymphonyConfig
     from symphony.events import ExperimentEvent
@@ -303,7 +303,9 @@ class Cluster(CheckedAttributes):
 
         Raises `SpecError` if the experiment cannot be launched.
         """
-        manifest: Manifest = self.implementation.manifest(experiment, self.defaults)
+        manifest: Manifest = self.implementation.launch(
+            self._launch_request(experiment, dry_run=True)
+        )
         return manifest
 
     # --- launching ---
@@ -427,15 +429,7 @@ class Cluster(CheckedAttributes):
 
         If they cannot be saved, the launched experiment is deleted.
         """
-        from symphony.cluster.backend import LaunchRequest
-
-        request = LaunchRequest(
-            experiment=experiment,
-            defaults=self.defaults,
-            options=self._options_to_record(),
-            force=force,
-            on_change=on_change,
-        )
+        request = self._launch_request(experiment, force=force, on_change=on_change)
         manifest: Manifest
         directory = self.configuration.experiment_folder
         if directory is None:
@@ -451,6 +445,25 @@ class Cluster(CheckedAttributes):
                 self.delete(experiment.name)
                 raise
         return manifest
+
+    def _launch_request(
+        self,
+        experiment: Experiment,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        on_change: OnChange = None,
+    ) -> LaunchRequest:
+        from symphony.cluster.backend import LaunchRequest
+
+        return LaunchRequest(
+            experiment=experiment,
+            defaults=self.defaults,
+            options=self._options_to_record(),
+            force=force,
+            dry_run=dry_run,
+            on_change=on_change,
+        )
 
     def running(
         self,
@@ -517,9 +530,11 @@ class Cluster(CheckedAttributes):
         `up` would launch the experiment. ``start`` is the same as for `up`. Raises `SpecError` if
         ``experiment`` cannot be launched.
         """
-        return self.implementation.diff(self._change_request(experiment, start))
+        return self.implementation.change(self._change_request(experiment, start, dry_run=True))
 
-    def _change_request(self, experiment: Experiment, start: Sequence[str] | None) -> ChangeRequest:
+    def _change_request(
+        self, experiment: Experiment, start: Sequence[str] | None, *, dry_run: bool = False
+    ) -> ChangeRequest:
         from symphony.cluster.backend import ChangeRequest
 
         return ChangeRequest(
@@ -527,6 +542,7 @@ class Cluster(CheckedAttributes):
             defaults=self.defaults,
             options=self._options_to_record(),
             start=start,
+            dry_run=dry_run,
         )
 
     def up(
@@ -858,7 +874,12 @@ class Cluster(CheckedAttributes):
 
         It is empty if no samples were recorded; see `Experiment.record_usage`.
         """
-        return self.implementation.records.usage_of_run(run)
+        from symphony.archive.archived_usage import read_usage
+
+        if not run.is_archived:
+            with contextlib.suppress(Unsupported):
+                return self.implementation.at_run(run).records.usage(run.experiment)
+        return read_usage(run.path)
 
     # --- observing ---
 
@@ -914,7 +935,9 @@ class Cluster(CheckedAttributes):
         The function raises the errors of `describe_experiment`. Statuses during an outage can be
         out of date, and come with a message.
         """
-        with self.implementation.watch_statuses(experiment) as read:
+        from symphony.cluster.watch_experiment import watch_experiment
+
+        with watch_experiment(self.implementation, experiment) as read:
             yield read
 
     @contextlib.contextmanager
@@ -1000,7 +1023,7 @@ class Cluster(CheckedAttributes):
         The list is empty if no samples were recorded; see `Experiment.record_usage`. Older samples
         are further apart than newer ones.
         """
-        return self.implementation.records.usage(experiment)
+        return self.implementation.records.usage(experiment).samples
 
     def wait(
         self,
@@ -1118,8 +1141,8 @@ class Cluster(CheckedAttributes):
         """Yield the log of a process in pieces, with bytes decoded as in `symphony.log_text`."""
         from symphony.cluster.backend import LogPart
 
-        start = None if since is None else self.implementation.start_time(since)
-        return self.implementation.log(experiment, process, LogPart(start, tail, previous))
+        part = LogPart(_start_time(since), since, tail, previous)
+        return self.implementation.log(experiment, process, part)
 
     def hidden_values(self, experiment: str, changed: Experiment | None = None) -> HiddenValues:
         """Return the values that views hide in the output of an experiment.
@@ -1296,7 +1319,8 @@ class Cluster(CheckedAttributes):
         selection = Selection(
             processes=processes,
             find_names=find_selected,
-            since=None if since is None else backend.start_time(since),
+            since=_start_time(since),
+            given_since=since,
             tail=tail,
             follow=follow,
             events=events,
@@ -1328,15 +1352,13 @@ class Cluster(CheckedAttributes):
         A backend that has no record of the events derives them from the status. It then reports
         only what can still be observed, such as the last exit of a process.
         """
-        from symphony.cluster.since import parse_since
-
         status = self.describe_experiment(experiment)
         names: Collection[str] | None = None
         if processes is not None:
             removed = functools.partial(self.removed_processes, experiment)
             describe = functools.partial(self.describe_experiment, experiment)
             names = SelectedNames(status, processes, describe, removed) if processes else []
-        start = None if since is None else parse_since(since, time.time())
+        start = _start_time(since)
         return self._iter_events(experiment, names, follow=follow, since=start)
 
     def _with_later_events(
@@ -1408,7 +1430,7 @@ class Cluster(CheckedAttributes):
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
         """Attach the terminal to a process."""
         named = self._named_process(experiment, process, process_group)
-        self.implementation.attach(experiment, named)
+        self.implementation.attach(experiment, named, dry_run=False)
 
     def check_login(self, experiment: str, process: str, process_group: str | None = None) -> None:
         """Raise the error of `login` if no terminal can be attached to a process.
@@ -1416,7 +1438,7 @@ class Cluster(CheckedAttributes):
         This method attaches no terminal, so this program needs none.
         """
         named = self._named_process(experiment, process, process_group)
-        self.implementation.check_attach(experiment, named)
+        self.implementation.attach(experiment, named, dry_run=True)
 
     def _named_process(self, experiment: str, process: str, group: str | None) -> NamedProcess:
         from symphony.cluster.backend import NamedProcess
@@ -1533,6 +1555,15 @@ def _errors_in_experiment_first(experiment: Experiment) -> Iterator[None]:
         for finding in check_experiment(experiment):
             raise finding.to_error() from None
         raise
+
+
+def _start_time(since: float | str | None) -> float | None:
+    """Return the time since which logs or events are read, in seconds since the epoch."""
+    if since is None:
+        return None
+    from symphony.cluster.since import parse_since
+
+    return parse_since(since, time.time())
 
 
 def _flag(value: object, subject: str) -> bool:

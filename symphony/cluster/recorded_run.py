@@ -22,12 +22,10 @@ from symphony.status import ExperimentStatus, ProcessStatus
 
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
+    from symphony.archive.archived_usage import RecordedUsage
     from symphony.log_blocks import LogBlock
-    from symphony.model import Experiment
-    from symphony.plan.resolve import Defaults
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
-    from symphony.usage import ExperimentUsage
 
 
 class RecordBackend(Backend[Manifest]):
@@ -121,11 +119,6 @@ class RecordBackend(Backend[Manifest]):
 
     # --- methods that would change something ---
 
-    def manifest(self, experiment: Experiment, defaults: Defaults) -> Manifest:
-        """Raise `Unsupported`."""
-        del defaults
-        raise self._read_only(experiment.name)
-
     def launch(self, request: LaunchRequest) -> Manifest:
         """Raise `Unsupported`."""
         raise self._read_only(request.experiment.name)
@@ -163,10 +156,12 @@ class RunRecords(Records):
         super().__init__(observe)
         self._run = run
 
-    def usage(self, experiment: str) -> list[ExperimentUsage]:
-        """Return the samples in the record."""
+    def usage(self, experiment: str) -> RecordedUsage:
+        """Return the resource use in the record."""
+        from symphony.archive.archived_usage import read_usage
+
         del experiment
-        return self.usage_of_run(self._run).samples
+        return read_usage(self._run.path)
 
     def removed_processes(self, experiment: str) -> list[str]:
         """Return the removed processes with recorded logs."""

@@ -26,9 +26,7 @@ from symphony.support.data_classes import replace
 # Modules that only some commands need are imported inside functions.
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
-    from symphony.model import Experiment
     from symphony.plan.changes import Changes
-    from symphony.plan.resolve import Defaults
     from symphony.supervised.host_change import HostChange
     from symphony.supervised.host_deletion import HostDeletion
     from symphony.supervised.host_options import HostOptions
@@ -91,12 +89,10 @@ class HostBackend(HostInspection):
 
     # --- launching ---
 
-    def manifest(self, experiment: Experiment, defaults: Defaults) -> Manifest:
-        """Return the manifest that a launch would use at this moment."""
-        return self.planner.manifest(experiment, defaults)
-
     def launch(self, request: LaunchRequest) -> Manifest:
         """Hand an experiment over to a supervisor."""
+        if request.dry_run:
+            return self.planner.manifest(request.experiment, request.defaults)
         return self.launcher.launch(request)
 
     def at_run(self, run: Run) -> HostBackend:
@@ -123,12 +119,10 @@ class HostBackend(HostInspection):
 
     # --- changing ---
 
-    def diff(self, request: ChangeRequest) -> Changes:
-        """Compare the manifest of a running experiment with a new one."""
-        return self.changing.diff(request)
-
     def change(self, request: ChangeRequest) -> Changes:
-        """Send a new manifest to the supervisor."""
+        """Compare a running experiment with its new manifest, and send that to the supervisor."""
+        if request.dry_run:
+            return self.changing.diff(request)
         return self.changing.change(request)
 
     def request(self, experiment: str, request: ProcessRequest) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.cluster import Manifest, WatchedStatuses
+from symphony.cluster import Manifest
 from symphony.cluster.backend import (
     Backend,
     LogPart,
     Selection,
     Watch,
 )
-from symphony.errors import BackendError, NotFound, Unsupported
+from symphony.errors import BackendError, Unsupported
 from symphony.status import ExperimentStatus, ProcessStatus
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.event_file import EventReader
@@ -82,24 +82,6 @@ class HostInspection(Backend[Manifest]):
         reader = self.runs.reader(run)
         with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
             yield Watch(reader.read, wait_for_events)
-
-    @contextlib.contextmanager
-    def watch_statuses(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
-        """Read only new events."""
-        reader = self.runs.reader(self.runs.find(experiment))
-
-        def read() -> WatchedStatuses:
-            nonlocal reader
-            run = self.runs.find(experiment)
-            try:
-                status = reader.read()
-            except NotFound:
-                # The experiment was launched again.
-                reader = self.runs.reader(run)
-                status = reader.read()
-            return WatchedStatuses([status])
-
-        yield read
 
     def record(self, experiment: str) -> Mapping[str, Any]:
         """Return the recorded description of the launch."""

@@ -11,10 +11,10 @@ from symphony.supervised.record import directory
 # Modules that only some commands need are imported inside functions.
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
+    from symphony.archive.archived_usage import RecordedUsage
     from symphony.code.snapshot import CodeArchive
     from symphony.status import ExperimentStatus
     from symphony.supervised.host_runs import HostRuns
-    from symphony.usage import ExperimentUsage
 
 
 class HostRecords(Records):
@@ -55,11 +55,11 @@ class HostRecords(Records):
         found = directory.find_all(self._runs.root)
         return resume_runs(found, self._runs.children, dry_run=dry_run)
 
-    def usage(self, experiment: str) -> list[ExperimentUsage]:
-        """Return the samples in the record of the run."""
+    def usage(self, experiment: str) -> RecordedUsage:
+        """Return the resource use in the record of the run."""
         from symphony.archive.archived_usage import read_usage
 
-        return read_usage(self._runs.find(experiment).path).samples
+        return read_usage(self._runs.find(experiment).path)
 
     def code(self, experiment: str) -> Mapping[str, CodeArchive]:
         """Return the code in the run directory."""

@@ -11,18 +11,20 @@ from symphony.supervised.host_backend import HostBackend
 class TerminalBackend(HostBackend):
     """A backend that attaches the user's terminal to that of a process with the setting ``tty``."""
 
-    def attach(self, experiment: str, process: NamedProcess) -> None:
+    def attach(self, experiment: str, process: NamedProcess, *, dry_run: bool) -> None:
         """Attach the terminal to a process with the setting ``tty``, until the user leaves it.
 
-        Raises Unsupported if the process has no terminal.
+        Raises Unsupported if the process has no terminal, and NotFound if it is not running.
         """
         from symphony.supervised.user_requests.attach import attach
 
-        self.check_attach(experiment, process)
+        self._check_terminal(experiment, process)
+        if dry_run:
+            return
         with self.runs.find(experiment).pin() as run:
             attach(run, process.find().name, self.runs.link(run))
 
-    def check_attach(self, experiment: str, process: NamedProcess) -> None:
+    def _check_terminal(self, experiment: str, process: NamedProcess) -> None:
         """Raise Unsupported if a process has no terminal, and NotFound if it is not running."""
         found = process.find()
         manifest = self.runs.find(experiment).load_manifest()

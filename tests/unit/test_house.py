@@ -10,6 +10,7 @@ import pytest
 from house import (
     ROOT,
     Product,
+    find_backend_methods,
     find_circles,
     find_class_names,
     find_large_classes,
@@ -61,6 +62,15 @@ def test_large_classes_are_found():
     methods = [f"    def m{number}(self): pass" for number in range(26)]
     assert find_large_classes(product({"a": "\n".join(["class K:", *methods])})) == ["a.K: 26"]
     assert find_large_classes(product({"a": "\n".join(["class K:", *methods[1:]])})) == []
+
+
+def test_the_public_methods_of_a_backend_are_counted():
+    access = "class Access:\n  def exec(self): pass\n  def _find(self): pass"
+    records = "class Place:\n  def p(self): pass\nclass Records:\n  def runs(self): pass"
+    package = "symphony.cluster.backend"
+    sources = {f"{package}.access": access, f"{package}.records": records}
+    sources["symphony.other"] = "class Backend:\n  def stop(self): pass"
+    assert find_backend_methods(product(sources)) == ["Access.exec", "Records.runs"]
 
 
 def test_ways_through_the_code_that_the_documentation_draws_exist():

@@ -15,9 +15,7 @@ from symphony_kube.kube_inspection import KubeInspection
 
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
-    from symphony.model import Experiment
     from symphony.plan.changes import Changes
-    from symphony.plan.resolve import Defaults
     from symphony.status import ProcessStatus
     from symphony_kube.archive.kube_records import KubeRecords
     from symphony_kube.kube_launcher import KubeLauncher
@@ -53,12 +51,13 @@ class KubeBackend(KubeInspection):
 
     # --- launching ---
 
-    def manifest(self, experiment: Experiment, defaults: Defaults) -> Manifest:
-        """Return the objects that a launch would create, without sending any requests."""
-        return self.planner.manifest(experiment, defaults)
-
     def launch(self, request: LaunchRequest) -> Manifest:
-        """Create an experiment's objects. If any object cannot be created, delete the others."""
+        """Create an experiment's objects. If any object cannot be created, delete the others.
+
+        A dry run sends no requests.
+        """
+        if request.dry_run:
+            return self.planner.manifest(request.experiment, request.defaults)
         return self.launcher.launch(request)
 
     def at_run(self, run: Run) -> Inspection:
@@ -104,12 +103,10 @@ class KubeBackend(KubeInspection):
 
     # --- changing ---
 
-    def diff(self, request: ChangeRequest) -> Changes:
-        """Return how the objects of a running experiment differ from those that are requested."""
-        return self.launcher.diff(request)
-
     def change(self, request: ChangeRequest) -> Changes:
-        """Change the objects of a running experiment."""
+        """Compare the objects of a running experiment with the requested ones, and change them."""
+        if request.dry_run:
+            return self.launcher.diff(request)
         return self.launcher.change(request)
 
     def request(self, experiment: str, request: ProcessRequest) -> Sequence[ProcessStatus]:

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster.backend import Backend, LogPart, Selection, WaitGoal
+from symphony.cluster.backend import Backend, LogPart, Selection, WaitGoal, Watch, wait_for_poll
 from symphony.cluster.cluster import Manifest
 from symphony.errors import NotFound
 from symphony_kube.access.kube_access import KubeAccess
@@ -77,17 +77,21 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         return status
 
     @contextlib.contextmanager
-    def watch_statuses(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
-        """Watch an experiment's objects."""
+    def watch(self, experiment: str) -> Iterator[Watch]:
+        """Watch an experiment's objects. During an outage, the latest known status is returned."""
         from symphony_kube.watch import statuses
 
+        outage = ""
         with statuses.watch_experiment(self.api, self._scope(experiment)) as read:
 
-            def read_supervised() -> WatchedStatuses:
+            def read_supervised() -> ExperimentStatus:
+                nonlocal outage
                 self.ensure_supervisor(experiment)
-                return read()
+                watched = read()
+                outage = watched.outage
+                return watched.statuses[0]
 
-            yield read_supervised
+            yield Watch(read_supervised, wait_for_poll, lambda: outage)
 
     def observe_all(self, names: Sequence[str]) -> Mapping[str, ExperimentStatus]:
         """List the Pods of all experiments with one request, if the user may list them."""
@@ -183,10 +187,11 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
     def _followed_usage(
         self, experiment: str, names: Collection[str] | None, interval: float
     ) -> Iterator[ExperimentUsage]:
+        from symphony.cluster.watch_experiment import watch_experiment
         from symphony.usage import select_usage
         from symphony_kube.status.metrics_server import follow_usage
 
-        with self.watch_statuses(experiment) as read:
+        with watch_experiment(self, experiment) as read:
             for usage in follow_usage(self.api, self._scope(experiment), read, interval):
                 yield select_usage(usage, names)
 
@@ -196,7 +201,7 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         from symphony_kube.logs import read
 
         scope = self._scope(experiment)
-        since, tail = selection.since, selection.tail
+        since, tail = self._start_time(selection.given_since), selection.tail
         if selection.follow and selection.events:
             return read.follow_output(self.api, scope, selection.processes, since=since, tail=tail)
         lines = read.iter_log_lines(
@@ -212,13 +217,13 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
             self.api,
             self._scope(experiment),
             process,
-            since=part.since,
+            since=self._start_time(part.given_since),
             tail=part.tail,
             previous=part.previous,
         )
 
-    def start_time(self, since: float | str) -> float:
-        """Return a time by the clock of the API server."""
+    def _start_time(self, given: float | str | None) -> float | None:
+        """Return the time since which logs are read, by the clock of the API server."""
         from symphony_kube.logs import read
 
-        return read.start_time(self.api, since)
+        return None if given is None else read.start_time(self.api, given)

@@ -99,9 +99,11 @@ class TmuxBackend(HostBackend):
         """Yield the output of a process, which its log file contains as shown in the window."""
         return clean_pieces(super().log(experiment, process, part))
 
-    def attach(self, experiment: str, process: NamedProcess) -> None:
+    def attach(self, experiment: str, process: NamedProcess, *, dry_run: bool) -> None:
         """Attach the terminal to a process's window. The process may have exited already."""
         found = process.find()
+        if dry_run:
+            return
         run = self.runs.find(experiment)
         socket = recorded_socket(run)
         if socket is not None:

@@ -14,7 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from symphony.cluster.backend.inspection import Inspection, LogPart, Selection, WaitGoal, Watch
+from symphony.cluster.backend.inspection import (
+    Inspection,
+    LogPart,
+    Selection,
+    WaitGoal,
+    Watch,
+    wait_for_poll,
+)
 from symphony.cluster.backend.process_access import Access, NamedProcess, Place
 from symphony.cluster.matching import check_not_running
 from symphony.errors import Unsupported
@@ -76,13 +83,14 @@ class LaunchRequest:
     """The launch of an experiment; see `Cluster.launch`.
 
     ``defaults`` are the settings of the cluster for all experiments, and ``options`` its options,
-    which are recorded.
+    which are recorded. With ``dry_run``, nothing is created.
     """
 
     experiment: Experiment
     defaults: Defaults
     options: Mapping[str, Any]
     force: bool = False
+    dry_run: bool = False
     on_change: Callable[[ExperimentStatus], None] | None = None
 
 
@@ -91,13 +99,15 @@ class ChangeRequest:
     """A new description of a running experiment; see `Cluster.up`.
 
     ``defaults`` and ``options`` are those of `LaunchRequest`. Of the processes that have exited,
-    only those with the names in ``start`` are started; None means all.
+    only those with the names in ``start`` are started; None means all. With ``dry_run``, nothing is
+    changed.
     """
 
     experiment: Experiment
     defaults: Defaults
     options: Mapping[str, Any]
     start: Sequence[str] | None = None
+    dry_run: bool = False
 
 
 class Backend(Inspection, Generic[ManifestT]):
@@ -129,43 +139,37 @@ class Backend(Inspection, Generic[ManifestT]):
         because a launch replaces that experiment.
         """
         del experiment
-        raise self.unsupported("cannot assign addresses")
+        raise self._unsupported("cannot assign addresses")
 
     def render(self, plan: Plan) -> ManifestT:
         """Return the description of everything that a launch of ``plan`` creates. Pure.
 
         Raises `SpecError` if the plan cannot be launched.
         """
-        raise self.unsupported(f"cannot launch {plan.experiment!r}")
-
-    def manifest(self, experiment: Experiment, defaults: Defaults) -> ManifestT:
-        """Return the manifest of a launch at this moment. By default, it is the result of `render`.
-
-        ``defaults`` are the settings of the cluster for all experiments. Raises `SpecError` if the
-        experiment cannot be launched.
-        """
-        from symphony.plan.resolve import resolve
-
-        with self.reserve(experiment.name) as scheme:
-            return self.render(resolve(experiment, scheme, defaults))
+        raise self._unsupported(f"cannot launch {plan.experiment!r}")
 
     def launch(self, request: LaunchRequest) -> ManifestT:
         """Start all processes of an experiment, or none of them if one cannot be started.
 
-        By default, a finished experiment of this name is deleted when everything else has been
-        checked, and then `create` is called. Raises `AlreadyExists` if an experiment of this name
-        is running, unless ``force`` is set.
+        Return the manifest. With ``request.dry_run``, only return the manifest of a launch at this
+        moment, and raise `SpecError` if the experiment cannot be launched. By default, the manifest
+        is the result of `render`. A finished experiment of this name is deleted when everything
+        else has been checked, and then `create` is called. Raises `AlreadyExists` if an experiment
+        of this name is running, unless ``force`` is set.
         """
         from symphony.archive.run_record import launch_record, run_name
         from symphony.plan.resolve import resolve
 
         experiment, launched = request.experiment, time.time()
         name = experiment.name
-        run = run_name(name, launched, os.urandom(2).hex())
-        record = launch_record(experiment, self.name, run, launched, launch_options=request.options)
         with self.reserve(name) as scheme:
             # An error must be raised before an experiment is deleted.
             manifest = self.render(resolve(experiment, scheme, request.defaults))
+            if request.dry_run:
+                return manifest
+            run = run_name(name, launched, os.urandom(2).hex())
+            options = request.options
+            record = launch_record(experiment, self.name, run, launched, launch_options=options)
             if not request.force:
                 check_not_running(self.observe, name)
             with contextlib.suppress(Unsupported):
@@ -176,13 +180,13 @@ class Backend(Inspection, Generic[ManifestT]):
 
     def at_run(self, run: Run) -> Inspection:
         """Return a backend whose methods for reading an experiment read the record of ``run``."""
-        raise self.unsupported(f"keeps no records of runs, so {run.name!r} cannot be read")
+        raise self._unsupported(f"keeps no records of runs, so {run.name!r} cannot be read")
 
     def check(self, manifest: ManifestT) -> str:
         """Have the platform validate ``manifest`` without creating anything, and return its answer,
         which is one line.
         """
-        raise self.unsupported(f"has no server that can check {manifest.experiment!r}")
+        raise self._unsupported(f"has no server that can check {manifest.experiment!r}")
 
     def create(self, manifest: ManifestT, record: Mapping[str, Any]) -> None:
         """Create everything that ``manifest`` describes, or nothing.
@@ -194,14 +198,14 @@ class Backend(Inspection, Generic[ManifestT]):
         created.
         """
         del record
-        raise self.unsupported(f"cannot launch {manifest.experiment!r}")
+        raise self._unsupported(f"cannot launch {manifest.experiment!r}")
 
     # --- ending ---
 
     def stop(self, experiment: str, *, at_once: bool) -> None:
         """Stop an experiment for good, but keep its logs and its status; see `Cluster.stop`."""
         del experiment, at_once
-        raise self.unsupported("cannot stop an experiment and keep it; delete it")
+        raise self._unsupported("cannot stop an experiment and keep it; delete it")
 
     def delete(self, experiment: str, *, in_order: bool, at_once: bool, purge: bool) -> None:
         """Stop an experiment and remove everything that `create` has created.
@@ -211,21 +215,18 @@ class Backend(Inspection, Generic[ManifestT]):
         those of `Cluster.delete`.
         """
         del in_order, at_once, purge
-        raise self.unsupported(f"cannot delete {experiment!r}")
+        raise self._unsupported(f"cannot delete {experiment!r}")
 
     # --- changing ---
-
-    def diff(self, request: ChangeRequest) -> Changes:
-        """Return how a running experiment differs from its new description; see `Cluster.diff`."""
-        raise self.unsupported(_NO_CHANGES.format(request.experiment.name))
 
     def change(self, request: ChangeRequest) -> Changes:
         """Change a running experiment, and return what was changed; see `Cluster.up`.
 
-        The experiment can have been changed since `diff` was called, so compare it again while no
-        other change is possible. Raises `AlreadyExists` if it would have to be launched again.
+        With ``request.dry_run``, only return what would be changed. The experiment can have been
+        changed since then, so compare it again while no other change is possible. Raises
+        `AlreadyExists` if it would have to be launched again.
         """
-        raise self.unsupported(_NO_CHANGES.format(request.experiment.name))
+        raise self._unsupported(_NO_CHANGES.format(request.experiment.name))
 
     def request(self, experiment: str, request: ProcessRequest) -> Sequence[ProcessStatus] | None:
         """Stop, start, restart or signal processes, and return when this is done.
@@ -234,7 +235,7 @@ class Backend(Inspection, Generic[ManifestT]):
         `Cluster.stop_processes` and the methods after it. Raises `TimeoutError`.
         """
         del request
-        raise self.unsupported(
+        raise self._unsupported(
             f"cannot stop, start, restart or signal single processes of {experiment!r}; delete the "
             "experiment, and launch it again"
         )
@@ -253,4 +254,5 @@ __all__ = [
     "Selection",
     "WaitGoal",
     "Watch",
+    "wait_for_poll",
 ]

@@ -9,12 +9,12 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from symphony.cluster.backend.process_access import Access
-from symphony.cluster.results import WatchedStatuses
 from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
     from symphony.cluster.backend.records import Records
     from symphony.cluster.matching import Until
+    from symphony.cluster.results import WatchedStatuses
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.process_details import ProcessDetails
@@ -29,11 +29,14 @@ class Watch(NamedTuple):
     """The observation of one experiment over some time.
 
     ``read`` returns the current status, and raises `NotFound` if the experiment does not exist any
-    more. ``wait`` blocks until the status may have changed, for at most a number of seconds.
+    more. During an outage, it can return the latest known status; ``outage`` returns a message
+    about this, or ``""``. ``wait`` blocks until the status may have changed, for at most a number
+    of seconds.
     """
 
     read: Callable[[], ExperimentStatus]
     wait: Callable[[float], object]
+    outage: Callable[[], str] = str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,8 @@ class Selection:
 
     ``processes`` is what the user has written; None stands for all processes. ``find_names``
     returns the names of the processes that are selected at the time of the call, because a change
-    can add processes. ``since`` is in seconds since the epoch, and ``tail`` is a number of lines.
+    can add processes. ``since`` is in seconds since the epoch, and ``given_since`` is what the user
+    has written, for a platform with a clock of its own. ``tail`` is a number of lines.
     With ``follow``, the output continues until the processes have exited. With ``events``, the
     events of these processes are included, and those of the experiment if all of its processes are
     selected. With ``tail``, only new events are included.
@@ -51,6 +55,7 @@ class Selection:
     processes: Sequence[str] | None = None
     find_names: Callable[[], Sequence[str]]
     since: float | None = None
+    given_since: float | str | None = None
     tail: int | None = None
     follow: bool = False
     events: bool = False
@@ -67,11 +72,12 @@ class Selection:
 class LogPart(NamedTuple):
     """The part of a log to read: from the time ``since`` on, or the last ``tail`` lines of it.
 
-    ``since`` is in seconds since the epoch. With ``previous``, only the output before the last
-    restart is read.
+    ``since`` and ``given_since`` are those of `Selection`. With ``previous``, only the output
+    before the last restart is read.
     """
 
     since: float | None = None
+    given_since: float | str | None = None
     tail: int | None = None
     previous: bool = False
 
@@ -88,6 +94,11 @@ class WaitGoal(NamedTuple):
     timeout: float | None = None
 
 
+def wait_for_poll(seconds: float) -> None:
+    """Wait until a status is read again, if the backend does not report changes."""
+    time.sleep(min(seconds, POLL_SECONDS))
+
+
 class Inspection(Access):
     """The methods that read experiments. `names`, `observe` and `output` are required."""
 
@@ -99,7 +110,7 @@ class Inspection(Access):
 
     def names(self) -> Collection[str]:
         """Return the names of the experiments that symphony has launched, in any order."""
-        raise self.unsupported("cannot list experiments")
+        raise self._unsupported("cannot list experiments")
 
     @property
     def location(self) -> str:
@@ -112,7 +123,7 @@ class Inspection(Access):
         A status is observed, not guessed: if the exit of a process was not observed, its state
         is ``unknown``.
         """
-        raise self.unsupported(f"cannot report the status of {experiment!r}")
+        raise self._unsupported(f"cannot report the status of {experiment!r}")
 
     @contextlib.contextmanager
     def watch(self, experiment: str) -> Iterator[Watch]:
@@ -121,10 +132,7 @@ class Inspection(Access):
         By default, `observe` is called several times in a second. A platform that reports changes,
         or of which only what is new can be read, does this faster and with less work.
         """
-        yield Watch(
-            partial(self.observe, experiment),
-            lambda seconds: time.sleep(min(seconds, POLL_SECONDS)),
-        )
+        yield Watch(partial(self.observe, experiment), wait_for_poll)
 
     def observe_all(self, names: Sequence[str]) -> Mapping[str, ExperimentStatus]:
         """Return the statuses of those of the experiments that can be read together.
@@ -133,15 +141,6 @@ class Inspection(Access):
         """
         del names
         return {}
-
-    @contextlib.contextmanager
-    def watch_statuses(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
-        """Return a context with a function that returns the current status of an experiment.
-
-        During an outage, it returns the latest known status with a message. If the experiment is
-        launched again, the status is that of the new run. By default, each call calls `observe`.
-        """
-        yield lambda: WatchedStatuses([self.observe(experiment)])
 
     @contextlib.contextmanager
     def watch_all(self) -> Iterator[Callable[[], WatchedStatuses] | None]:
@@ -165,7 +164,7 @@ class Inspection(Access):
 
     def record(self, experiment: str) -> Mapping[str, Any]:
         """Return the description of the launch that `create` has received."""
-        raise self.unsupported(f"keeps no description of {experiment!r}")
+        raise self._unsupported(f"keeps no description of {experiment!r}")
 
     @cached_property
     def records(self) -> Records:
@@ -203,7 +202,7 @@ class Inspection(Access):
         ``interval`` is in seconds.
         """
         del names, interval
-        raise self.unsupported(f"cannot report the resource use of {experiment!r}")
+        raise self._unsupported(f"cannot report the resource use of {experiment!r}")
 
     def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock | ExperimentEvent]:
         """Yield the output of processes in the order in which it was written.
@@ -212,7 +211,7 @@ class Inspection(Access):
         UTF-8 are kept.
         """
         del selection
-        raise self.unsupported(f"keeps no output of {experiment!r}")
+        raise self._unsupported(f"keeps no output of {experiment!r}")
 
     def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
         """Yield the log of a process in pieces, as the process has written it.
@@ -223,19 +222,15 @@ class Inspection(Access):
         from symphony.log_blocks import LogBlock
 
         if part.previous:
-            raise self.unsupported(
+            raise self._unsupported(
                 "keeps one log of a process, which continues after a restart: "
                 f"{process!r} has no previous one"
             )
-        selection = Selection(find_names=lambda: [process], since=part.since, tail=part.tail)
+        selection = Selection(
+            find_names=lambda: [process],
+            since=part.since,
+            given_since=part.given_since,
+            tail=part.tail,
+        )
         items = self.output(experiment, selection)
         return (item.text for item in items if isinstance(item, LogBlock))
-
-    def start_time(self, since: float | str) -> float:
-        """Return the time since which output is read; see `Cluster.iter_logs`.
-
-        A platform with a clock of its own measures durations by it.
-        """
-        from symphony.cluster.since import parse_since
-
-        return parse_since(since, time.time())

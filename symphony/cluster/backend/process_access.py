@@ -76,23 +76,20 @@ class Access:
         """
         del experiment, argv, interactive
         process.find()
-        raise self.unsupported("cannot run commands in the environment of a process")
+        raise self._unsupported("cannot run commands in the environment of a process")
 
-    def attach(self, experiment: str, process: NamedProcess) -> None:
-        """Attach the terminal of this program to a process."""
-        del experiment
-        raise self.unsupported(
-            f"cannot attach a terminal to {process.find().name!r}; 'symphony exec' runs a command "
-            "in its environment, 'symphony logs -f' follows its log"
-        )
+    def attach(self, experiment: str, process: NamedProcess, *, dry_run: bool) -> None:
+        """Attach the terminal of this program to a process.
 
-    def check_attach(self, experiment: str, process: NamedProcess) -> None:
-        """Raise the error of `attach` if no terminal can be attached to a process.
-
-        By default, check only whether the process exists.
+        With ``dry_run``, only raise the error if no terminal can be attached.
         """
+        found = process.find()
         del experiment
-        process.find()
+        if not dry_run:
+            raise self._unsupported(
+                f"cannot attach a terminal to {found.name!r}; 'symphony exec' runs a command in "
+                "its environment, 'symphony logs -f' follows its log"
+            )
 
     def copy(
         self,
@@ -108,7 +105,7 @@ class Access:
         for place in (source, target):
             if place.process is not None:
                 place.process.find()
-        raise self.unsupported("cannot copy files")
+        raise self._unsupported("cannot copy files")
 
     # --- services ---
 
@@ -123,7 +120,7 @@ class Access:
     ) -> Tunnel:
         """Forward a local port to a process or a service; see `Cluster.port_forward`."""
         del experiment, process_or_service, port, local_port, on_error
-        raise self.unsupported("cannot forward ports")
+        raise self._unsupported("cannot forward ports")
 
     def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
         """Return the external addresses ``host:port`` of the exposed services of an experiment.
@@ -131,7 +128,7 @@ class Access:
         An address is None if it is not known yet.
         """
         del experiment
-        raise self.unsupported("cannot expose services")
+        raise self._unsupported("cannot expose services")
 
     def external_address(self, experiment: str, service: str) -> str:
         """Return the external address of an exposed service.
@@ -161,11 +158,11 @@ class Access:
 
     def topology(self, experiment: str) -> Topology:
         """Return the processes, groups and services of a launched experiment."""
-        raise self.unsupported(f"cannot report the connections of {experiment!r}")
+        raise self._unsupported(f"cannot report the connections of {experiment!r}")
 
     # --- for the methods above ---
 
-    def unsupported(self, what: str) -> Unsupported:
+    def _unsupported(self, what: str) -> Unsupported:
         """Return the error for a method that the backend does not have. ``what`` says what it
         cannot do.
         """

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from symphony.archive.archived_usage import RecordedUsage
     from symphony.code.snapshot import CodeArchive
     from symphony.status import ExperimentStatus
-    from symphony.usage import ExperimentUsage
 
 
 class Records:
@@ -31,12 +30,6 @@ class Records:
 
         return archive.find_all()
 
-    def usage_of_run(self, run: Run) -> RecordedUsage:
-        """Return the recorded resource use of a run, which is empty if nothing was recorded."""
-        from symphony.archive.archived_usage import read_usage
-
-        return read_usage(run.path)
-
     def resume(self, *, dry_run: bool) -> Mapping[str, str]:
         """Start the experiments again that a reboot of this machine has interrupted.
 
@@ -47,10 +40,12 @@ class Records:
 
     # --- experiments ---
 
-    def usage(self, experiment: str) -> list[ExperimentUsage]:
-        """Return the recorded samples of the resource use of an experiment, the earliest first."""
+    def usage(self, experiment: str) -> RecordedUsage:
+        """Return the recorded resource use of an experiment, which is empty if there is none."""
+        from symphony.archive.archived_usage import RecordedUsage
+
         self._observe(experiment)
-        return []
+        return RecordedUsage()
 
     def code(self, experiment: str) -> Mapping[str, CodeArchive]:
         """Return the recorded code of a running experiment, by the names of its processes."""

@@ -49,13 +49,11 @@ class PaperBackend(Backend[Manifest]):
     def observe(self, experiment: str) -> ExperimentStatus:
         return replace(STATUS, name=experiment)
 
-    def diff(self, request: ChangeRequest) -> Changes:
+    def change(self, request: ChangeRequest) -> Changes:
+        if not request.dry_run:
+            self.changed.append((request.experiment.name, request.start))
         notes = (f"starts {request.start}",)
         return Changes(experiment=request.experiment.name, backend=self.name, notes=notes)
-
-    def change(self, request: ChangeRequest) -> Changes:
-        self.changed.append((request.experiment.name, request.start))
-        return self.diff(request)
 
 
 class PaperCluster(Cluster):
@@ -78,7 +76,7 @@ def test_an_experiment_is_compared_and_changed_by_its_backend() -> None:
 
 def test_a_backend_without_changes_refuses_them() -> None:
     with pytest.raises(Unsupported, match="the paper backend cannot change 'e' while it is runnin"):
-        Backend[Manifest]("paper").diff(
+        Backend[Manifest]("paper").change(
             ChangeRequest(experiment=Experiment("e"), defaults=Defaults(), options={})
         )
 

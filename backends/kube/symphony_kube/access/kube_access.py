@@ -46,10 +46,13 @@ class KubeAccess(Access):
             self.api, scope, process.name, argv, process.group, interactive=interactive
         )
 
-    def attach(self, experiment: str, process: NamedProcess) -> None:
+    def attach(self, experiment: str, process: NamedProcess, *, dry_run: bool) -> None:
         """Run an interactive shell in a process's container, and connect the shell to the
         terminal.
         """
+        if dry_run:
+            process.find()
+            return
         from symphony_kube.access import exec
 
         exec.login(self.api, self._scope(experiment), process.name, process.group)

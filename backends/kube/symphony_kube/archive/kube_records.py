@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from symphony.cluster.backend.records import Records
 
 if TYPE_CHECKING:
-    from symphony.archive.archive import Run
     from symphony.archive.archived_usage import RecordedUsage
     from symphony.code.snapshot import CodeArchive
     from symphony.status import ExperimentStatus
-    from symphony.usage import ExperimentUsage
     from symphony_kube.api.connection import ApiConnection
     from symphony_kube.api.labels import Scopes
 
@@ -35,21 +32,13 @@ class KubeRecords(Records):
         self._connection = connection
         self._scopes = scopes
 
-    def usage_of_run(self, run: Run) -> RecordedUsage:
-        """Return the recorded resource use of a run, which the cluster can contain."""
+    def usage(self, experiment: str) -> RecordedUsage:
+        """Return the resource use that the supervisor has recorded."""
         from symphony_kube.archive import recording
 
-        if run.is_archived:
-            return super().usage_of_run(run)
-        scope = dataclasses.replace(self._scopes.of(run.experiment), run=recording.run_id_of(run))
-        return recording.recorded_usage(self._connection.api, scope)
-
-    def usage(self, experiment: str) -> list[ExperimentUsage]:
-        """Return the samples that the supervisor has recorded."""
-        from symphony_kube.archive import recording
-
-        self._observe(experiment)
-        return recording.recorded_usage(self._connection.api, self._scopes.of(experiment)).samples
+        if not self._scopes.run:
+            self._observe(experiment)
+        return recording.recorded_usage(self._connection.api, self._scopes.of(experiment))
 
     def code(self, experiment: str) -> Mapping[str, CodeArchive]:
         """Return the code in the record on this machine."""

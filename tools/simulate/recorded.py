@@ -91,13 +91,24 @@ def _check_machine_is_released(
         raise Broken(PROGRESS, f"{past.settings.name} kept its machine without the other ranks")
 
 
+def _lacked_machine(program: Program) -> bool:
+    """Return whether a rank had no machine when it was stopped.
+
+    One can be found at the same moment, after the decision.
+    """
+    if program.placed is None:
+        return True
+    stops = [time for time in (program.terminated, program.killed) if time is not None]
+    return bool(stops) and program.placed >= min(stops)
+
+
 def _note_release(experiment: Experiment, past: Past, at: float) -> None:
     """Note that a gang releases its machines, because there are none for its other ranks."""
     name, gang = past.settings.name, past.settings.gang
     # A change can have removed the rank without a machine while the others were being stopped.
     removed = [each for each in experiment.gone if each.settings.gang == gang]
     ranks = [*experiment.gang_of(past), *removed]
-    lacks = any(rank.programs and rank.programs[-1].placed is None for rank in ranks)
+    lacks = any(rank.programs and _lacked_machine(rank.programs[-1]) for rank in ranks)
     if gang is None or not past.settings.place_within:
         raise Broken(CAUSE, f"{name} has released its machine, but there is no limit")
     # An interrupted start is repeated for its first reason.

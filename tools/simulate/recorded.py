@@ -77,7 +77,8 @@ def _check_machine_is_released(
 ) -> None:
     """Check that a rank has not kept its machine too long while there was none for another one."""
     scenario, ranks = experiment.scenario, experiment.gang_of(past)
-    if experiment.stopping_since is not None or experiment.is_restarting:
+    is_requested = any(rank.may_start or rank.is_stopped for rank in ranks)
+    if is_requested or experiment.stopping_since is not None or experiment.is_restarting:
         # It waits for its turn to be stopped.
         return
     if scenario.delays or scenario.crashes or not all(rank.programs for rank in ranks):

@@ -82,8 +82,14 @@ def new_namespace(api: RawApi) -> Iterator[str]:
 def _remove(api: RawApi, path: str) -> None:
     """Delete a namespace and its Pods, and return when they are gone."""
     # The deletion of the namespace would grant the Pods their grace period. The server deletes them
-    # one after the other before it answers.
-    api.call("DELETE", f"{path}/pods", {"gracePeriodSeconds": 0}, seconds=REMOVAL_SECONDS)
+    # one after the other, and a busy server answers with an error before it has deleted all.
+    deadline = time.monotonic() + REMOVAL_SECONDS
+    while api.call("GET", f"{path}/pods?limit=1", seconds=REMOVAL_SECONDS)["items"]:
+        try:
+            api.call("DELETE", f"{path}/pods", {"gracePeriodSeconds": 0}, seconds=REMOVAL_SECONDS)
+        except (ApiError, HTTPError):
+            if time.monotonic() > deadline:
+                raise
     api.call("DELETE", path)
     while api.find(path):
         time.sleep(0.2)

@@ -12,6 +12,7 @@ from symphony.cluster import Cluster
 from symphony.commandline.commands.set_up.install import unit_text
 from symphony.plan.state import fold
 from symphony.status import State
+from symphony.supervised.record.directory import find
 from symphony.supervised.record.event_file import EventReader
 from symphony.testing.contract import until
 from symphony_tmux.tmux_commands import socket_path
@@ -38,9 +39,15 @@ def described(cluster, name, **options):
     return experiment
 
 
+def find_run(cluster, name):
+    run = find(cluster._root, name)
+    assert run is not None
+    return run
+
+
 def reboot(cluster, *names):
     """Kill everything of experiments, and let their records be those of an earlier boot."""
-    runs = [cluster._find(name) for name in names]
+    runs = [find_run(cluster, name) for name in names]
     pids = []
     for name in names:
         pids += [process.pid for process in cluster.describe_experiment(name) if process.pid]
@@ -58,7 +65,7 @@ def reboot(cluster, *names):
 
 
 def events(cluster, name):
-    return EventReader(cluster._find(name).events).read_new()
+    return EventReader(find_run(cluster, name).events).read_new()
 
 
 def resume(*options):
@@ -102,13 +109,13 @@ def test_shutdown_does_not_end_a_marked_experiment(cluster):
     ended = {}
     for name in ("marked", "other"):
         until(cluster, name, lambda now: all(item.state is State.RUNNING for item in now))
-        supervisor = cluster._find(name).supervisor().pid
+        supervisor = find_run(cluster, name).supervisor().pid
         handle = os.pidfd_open(supervisor)
         # systemd sends this signal to all programs when the machine shuts down.
         signal.pidfd_send_signal(handle, signal.SIGTERM)
         wait_pid(handle)
         ended[name] = fold([], events(cluster, name)).finished
-        record = cluster._find(name).path / "supervisor.json"
+        record = find_run(cluster, name).path / "supervisor.json"
         record.write_text(json.dumps({**json.loads(record.read_bytes()), "boot": "another"}))
     assert ended == {"marked": False, "other": True}
     assert resume().stdout == f"resumed marked on {cluster.backend}\n"
@@ -119,7 +126,7 @@ def test_experiment_that_a_user_stops_does_not_start_again(cluster):
     cluster.launch(described(cluster, "marked", resume=True))
     until(cluster, "marked", lambda now: all(item.state is State.RUNNING for item in now))
     cluster.stop("marked")
-    record = cluster._find("marked").path / "supervisor.json"
+    record = find_run(cluster, "marked").path / "supervisor.json"
     record.write_text(json.dumps({**json.loads(record.read_bytes()), "boot": "another"}))
     assert resume().stdout == "no experiment was interrupted by a reboot\n"
     assert all(item.stopped for item in cluster.describe_experiment("marked"))

@@ -88,6 +88,8 @@ def test_up_keeps_ports_and_gpus_and_releases_those_of_removed_processes(state, 
         changes = cluster.up(describe(1))
         assert changes.names("restarted") == ["learner"]
         assert "the contents of secret 'token' have changed" in str(changes)
+        # The program prints its variables before the next change stops it.
+        cluster.wait("exp", until="ready", timeout=20)
         assert cluster.up(describe(2, "added")).summary == "1 added, 1 restarted, 1 unchanged"
         after = cluster.wait("exp", until="ready", timeout=20)
         assert after.processes[0] == before.processes[1]

@@ -80,8 +80,14 @@ class HostInspection(Backend[Manifest]):
 
         run = self.runs.find(experiment)
         reader = self.runs.reader(run)
+
+        def read() -> ExperimentStatus:
+            # No event shows the deletion of an experiment that has finished.
+            self.runs.find(experiment)
+            return reader.read()
+
         with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
-            yield Watch(reader.read, wait_for_events)
+            yield Watch(read, wait_for_events)
 
     def record(self, experiment: str) -> Mapping[str, Any]:
         """Return the recorded description of the launch."""

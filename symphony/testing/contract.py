@@ -533,6 +533,12 @@ class BackendContract:
         # A finished experiment is replaced without force.
         assert self.finish(cluster, experiment).exit_code == 7
         assert cluster.get_log("contract", "worker") == "output\n"
+        # A watch ends when a finished experiment is deleted.
+        with cluster.watch_experiment("contract") as watch:
+            assert watch().statuses[0].exit_code == 7
+            cluster.delete("contract")
+            with pytest.raises(NotFound):
+                _read_until_error(watch, self.timeout)
 
     def test_a_wait_for_some_processes_and_a_timeout(
         self, cluster: Cluster, experiment: Experiment
@@ -1105,6 +1111,14 @@ class BackendContract:
         """Return the parsed output of a process that runs `programs.REPORT`."""
         report: dict[str, Any] = json.loads(cluster.get_log("contract", process))
         return report
+
+
+def _read_until_error(watch: Callable[[], object], timeout: float) -> None:
+    """Read a watch until it raises an error, for at most ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        watch()
+        time.sleep(0.05)
 
 
 def _free_ports(count: int) -> list[int]:

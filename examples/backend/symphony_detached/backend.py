@@ -159,8 +159,15 @@ class DetachedBackend(Backend[HostManifest]):
     def watch(self, experiment: str) -> Iterator[Watch]:
         """Read new events as soon as they are written."""
         run = self._find(experiment)
+        reader = StatusReader(run)
+
+        def read() -> ExperimentStatus:
+            # No event shows the deletion of an experiment that has finished.
+            self._find(experiment)
+            return reader.read()
+
         with growing({"events": run.events}) as wait_for_events:
-            yield Watch(StatusReader(run).read, wait_for_events)
+            yield Watch(read, wait_for_events)
 
     def record(self, experiment: str) -> Mapping[str, Any]:
         """Return the description of the launch."""

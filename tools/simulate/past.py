@@ -50,9 +50,10 @@ class Past:
     ``must_start`` if the request has an effect because the process did not run. ``is_prevented`` is
     true if a user has stopped it when it had ended by itself and was to start again, so that its
     end still counts for the processes that wait for it. ``was_stopped`` is true if a user had
-    stopped it before the latest request that starts it. ``is_given_up`` is true if it was recorded
-    that the process does not start any more. ``graces`` contains the grace periods that can apply
-    to the present stop, each with the time at which it began to apply.
+    stopped it before the latest request that starts it, until ``start-requested`` is recorded.
+    ``is_given_up`` is true if it was recorded that the process does not start any more. ``graces``
+    contains the grace periods that can apply to the present stop, each with the time at which it
+    began to apply.
     """
 
     __slots__ = (

@@ -193,6 +193,8 @@ def _start_requested(experiment: Experiment, past: Past, event: Event) -> None:
     if not is_asked:
         # A gang restarts, and with it a rank that had succeeded.
         return
+    # From now on, a restart of the experiment starts it, even if it interrupts the request.
+    past.was_stopped = False
     past.count_anew()
     gang = experiment.gangs.get(past.settings.gang or "")
     if gang is not None:

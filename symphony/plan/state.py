@@ -518,6 +518,9 @@ def _terminating(track: Track, event: Event) -> None:
 def _start_requested(track: Track, event: Event) -> None:
     """Reset the state, so that the start conditions of this process and of the processes that start
     after it apply again.
+
+    If a rank that has succeeded restarts with its unit and this counts as a restart, it remains
+    ready for the processes that start after it, like the other ranks.
     """
     is_counted = reason_code(event) not in UNCOUNTED_CODES
     if track.started is not None and is_counted:
@@ -526,8 +529,10 @@ def _start_requested(track: Track, event: Event) -> None:
     track.started = track.ended = track.next_start = track.exit_code = None
     # The process starts with its new description, even if it waits for other processes.
     track.stopped = track.outdated = False
-    track.ready = track.was_ready = track.never_ready = track.not_ready_in_time = False
+    track.ready = track.never_ready = track.not_ready_in_time = False
     track.test_result = ""
+    if not (event.get("unit") and is_counted):
+        track.was_ready = False
     if not event.get("unit"):
         # A rank that its unit starts again has no more restarts and time left than before.
         track.failures_in_row = track.retries = 0

@@ -133,6 +133,10 @@ class Past:
         self.ready_recorded = self.never_ready = self.is_given_up = False
         self.first_started = None
 
+    def await_again(self) -> None:
+        """Let other processes wait until the process runs, or is ready, again."""
+        self.resumed, self.ready_recorded = len(self.programs), False
+
     def allow_grace(self, grace: float | None, since: float) -> None:
         """Note that a grace period applies from now on; None is that of the process."""
         self.graces.append((self.settings.grace if grace is None else grace, since))

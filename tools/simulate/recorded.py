@@ -12,6 +12,9 @@ from simulate.starts import unmet
 
 Event = Mapping[str, Any]
 
+# The reason codes of restarts that do not count.
+_UNCOUNTED = ("disrupted", "unschedulable")
+
 
 def check_event(experiment: Experiment, event: Event) -> None:
     """Check an event that has just been recorded, and remember what follows from it.
@@ -64,8 +67,8 @@ def _exited(experiment: Experiment, past: Past, event: Event) -> None:
     program.exit_recorded = True
     _check_reason(experiment, past, program, event)
     past.graces.clear()
-    if event.get("reason_code") in ("disrupted", "unschedulable") and "restarts_in" in event:
-        past.resumed, past.ready_recorded = len(past.programs), False
+    if event.get("reason_code") in _UNCOUNTED and "restarts_in" in event:
+        past.await_again()
     if past.settings.place_within and program.placed is not None:
         _check_machine_is_released(experiment, past, program, program.placed)
     if event.get("reason_code") == "unschedulable":
@@ -192,6 +195,8 @@ def _start_requested(experiment: Experiment, past: Past, event: Event) -> None:
         raise Broken(CAUSE, f"a start of {event['process']} was requested while it was running")
     if not is_asked:
         # A gang restarts, and with it a rank that had succeeded.
+        if event.get("reason_code") in _UNCOUNTED:
+            past.await_again()
         return
     # From now on, a restart of the experiment starts it, even if it interrupts the request.
     past.was_stopped = False

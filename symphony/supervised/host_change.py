@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from symphony.code.take_snapshots import take_snapshots
 from symphony.errors import BackendError, LaunchFailed
@@ -30,6 +30,20 @@ if TYPE_CHECKING:
     from symphony.supervised.user_requests.request_change import Update
 
 _STATUS_CHECK_SECONDS = 1.0
+
+
+class Comparison(NamedTuple):
+    """A running experiment, and its new description in ``request``.
+
+    ``run`` is pinned, and ``reader`` has read ``status``. ``archives`` contains the code of the
+    processes.
+    """
+
+    run: RunDirectory
+    reader: StatusReader
+    status: ExperimentStatus
+    request: ChangeRequest
+    archives: CodeArchives
 
 
 class HostChange:
@@ -86,34 +100,23 @@ class HostChange:
                 # The port of a leaving process is reserved until it has exited, and then free.
                 return None if port in leaving else ports().reserve(port)
 
-            update = self._difference(
-                run,
-                reader,
-                status,
-                request,
-                archives,
-                reserve,
-                lambda port: ports().avoid(port),
-            )
+            comparison = Comparison(run, reader, status, request, archives)
+            update = self._difference(comparison, reserve, lambda port: ports().avoid(port))
             return update.changes
 
     def _difference(
         self,
-        run: RunDirectory,
-        reader: StatusReader,
-        status: ExperimentStatus,
-        request: ChangeRequest,
-        archives: CodeArchives,
+        comparison: Comparison,
         reserve_port: Callable[[int], str | None],
         avoid_port: Callable[[int], bool],
     ) -> Update:
         """Return the difference between a running experiment and the requested one.
 
-        ``reader`` has read ``status``. ``archives`` contains the code of the processes.
         ``reserve_port`` and ``avoid_port`` are called for new ports; see `HostPlanner.render`.
         """
         from symphony.supervised.user_requests.request_change import Update
 
+        run, reader, status, request, archives = comparison
         manifest = self._render_again(request, archives, reader.manifest, reserve_port, avoid_port)
         return Update(run, reader, status, manifest, archives, start=request.start)
 
@@ -198,9 +201,8 @@ class HostChange:
                 PortLeases(finishing=finishing, unsupervised=unsupervised) as ports,
                 GpuLeases(devices, unsupervised) as gpus,
             ):
-                update = self._difference(
-                    run, reader, status, request, archives, ports.reserve, ports.avoid
-                )
+                comparison = Comparison(run, reader, status, request, archives)
+                update = self._difference(comparison, ports.reserve, ports.avoid)
                 if not update.changes.is_empty:
                     self.check_change(update.changes)
                     update.assign_gpus(functools.partial(_lease_gpus, gpus))

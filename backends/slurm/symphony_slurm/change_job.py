@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from symphony.cluster.matching import cannot_change
 from symphony.code.take_snapshots import take_snapshots
-from symphony.supervised.host_change import HostChange, read_unchanging
+from symphony.supervised.host_change import Comparison, HostChange, read_unchanging
 from symphony.supervised.record import directory
 from symphony.supervised.record.change_directory import change_lock
 from symphony.supervised.resources.leases import CLOSED_CONNECTIONS
@@ -25,10 +25,8 @@ from symphony_slurm.run_files import JOBS_NAME
 
 if TYPE_CHECKING:
     from symphony.cluster.backend import ChangeRequest
-    from symphony.code.snapshot import CodeArchives
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
-    from symphony.status import ExperimentStatus
     from symphony.supervised.host_options import HostOptions
     from symphony.supervised.host_runs import HostRuns
     from symphony.supervised.processes.spec import ProcessSpec
@@ -68,24 +66,17 @@ class SlurmChange(HostChange):
         ):
             reader = self._runs.reader(run)
             status = read_unchanging(run, reader)
-            return self._change_with_free_ports(run, reader, status, request)
+            archives = take_snapshots(experiment)
+            return self._change_with_free_ports(Comparison(run, reader, status, request, archives))
 
-    def _change_with_free_ports(
-        self,
-        run: RunDirectory,
-        reader: StatusReader,
-        status: ExperimentStatus,
-        request: ChangeRequest,
-    ) -> Changes:
+    def _change_with_free_ports(self, comparison: Comparison) -> Changes:
         """Change an experiment. If new ports are unavailable on their nodes, use other ports."""
-        experiment = request.experiment
-        archives = take_snapshots(experiment)
+        run, reader = comparison.run, comparison.reader
+        experiment = comparison.request.experiment
         unavailable: dict[int, str] = {}
         avoided: set[int] = set()
         while True:
-            update = self._difference_with(
-                run, reader, status, request, archives, unavailable, avoided
-            )
+            update = self._difference_with(comparison, unavailable, avoided)
             if update.changes.is_empty:
                 return update.changes
             if update.changes.relaunch:
@@ -109,11 +100,7 @@ class SlurmChange(HostChange):
 
     def _difference(
         self,
-        run: RunDirectory,
-        reader: StatusReader,
-        status: ExperimentStatus,
-        request: ChangeRequest,
-        archives: CodeArchives,
+        comparison: Comparison,
         reserve_port: Callable[[int], str | None],
         avoid_port: Callable[[int], bool],
     ) -> Update:
@@ -124,21 +111,18 @@ class SlurmChange(HostChange):
         be submitted again.
         """
         del reserve_port, avoid_port
-        return self._difference_with(run, reader, status, request, archives, {}, ())
+        return self._difference_with(comparison, {}, ())
 
     def _difference_with(
         self,
-        run: RunDirectory,
-        reader: StatusReader,
-        status: ExperimentStatus,
-        request: ChangeRequest,
-        archives: CodeArchives,
+        comparison: Comparison,
         unavailable: Mapping[int, str],
         avoided: Collection[int],
     ) -> Update:
         """Return the difference. ``unavailable`` maps ports to the reasons why nothing can use
         them. Those in ``avoided`` are used last.
         """
+        run, reader, status, request, archives = comparison
         running = reader.manifest
         job = json.loads(run.file("job.json").read_bytes())["requested"]
         identity = RunIdentity(

@@ -38,7 +38,7 @@ def kubernetes_event(
 ) -> dict[str, Any]:
     return {
         "metadata": {"creationTimestamp": at},
-        "involvedObject": {"kind": kind, "uid": uid, "fieldPath": path},
+        "involvedObject": {"kind": kind, "name": "object", "uid": uid, "fieldPath": path},
         "type": type,
         "reason": reason,
         "message": message,
@@ -88,6 +88,11 @@ def shown(*events: dict[str, Any]) -> list[str]:
         (
             kubernetes_event("FailedCreate", "exceeded quota", kind="Job"),
             ["process learner FailedCreate: exceeded quota"],
+        ),
+        # A JobSet can have hundreds of ranks.
+        (
+            kubernetes_event("ReachedMaxRestarts", "jobset failed", "g", kind="JobSet"),
+            ["experiment JobSet object: ReachedMaxRestarts: jobset failed"],
         ),
         (
             kubernetes_event("BackOff", "again", "s", path="spec.containers{supervisor}"),

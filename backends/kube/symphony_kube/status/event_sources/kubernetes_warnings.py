@@ -130,20 +130,27 @@ def _is_problem(event: Object) -> bool:
 
 
 def _to_events(event: Object, processes: Iterable[str | None]) -> list[ExperimentEvent]:
+    if event["involvedObject"].get("kind") == "JobSet":
+        # A JobSet has many ranks, and none of them is the subject.
+        name = event["involvedObject"].get("name")
+        return [_warning(event, None, f"JobSet {name}: {_text(event)}")]
     container = _CONTAINER.fullmatch(str(event["involvedObject"].get("fieldPath") or ""))
     named = [name for name in processes if container is None or name in (container[1], None)]
     text = _text(event)
     events = []
     for name in named:
-        warning = ExperimentEvent(
-            at=first_time(event),
-            kind=EventKind.WARNING,
-            process=name,
-            reason_code=_reason_code(event),
-            text=f"supervisor: {text}" if name is None else text,
-        )
-        events.append(warning)
+        events.append(_warning(event, name, f"supervisor: {text}" if name is None else text))
     return events
+
+
+def _warning(event: Object, process: str | None, text: str) -> ExperimentEvent:
+    return ExperimentEvent(
+        at=first_time(event),
+        kind=EventKind.WARNING,
+        process=process,
+        reason_code=_reason_code(event),
+        text=text,
+    )
 
 
 def _text(event: Object) -> str:

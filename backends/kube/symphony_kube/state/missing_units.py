@@ -26,6 +26,7 @@ CREATOR_GONE_SECONDS = 60.0
 MAX_CHAINED_REASON_CHARS = 300
 # The reason of a process whose Pod was deleted without being observed, and is created again.
 LOST_POD = lost_text(POD_REMOVED)
+_LOST = Reason(LOST_POD, ReasonCode.DISRUPTED)
 # The reason of a process that was stopped at the deadline of the experiment.
 _AFTER_DEADLINE = Reason(DEADLINE_EXCEEDED, ReasonCode.DEADLINE_EXCEEDED)
 
@@ -94,12 +95,26 @@ class MissingUnits:
             return ContainerStatus(cause=cause), None
         if self.supervising:
             return NOT_CREATED, None
+        return self._not_created_yet(unit, conditions, containers)
+
+    def _not_created_yet(
+        self,
+        unit: Unit,
+        conditions: Mapping[str, str],
+        containers: Mapping[str, ContainerStatus],
+    ) -> tuple[ContainerStatus, float | None]:
+        """Return the state of a unit whose ``conditions`` are met, and the time at which it
+        expires.
+        """
         may_start_since = self.last_created
         for process, condition in conditions.items():
             met_since = _met_since(condition, containers[process], self.now)
             may_start_since = max(may_start_since, met_since)
         expiry = may_start_since + CREATOR_GONE_SECONDS
         if self.now < expiry:
+            if self.is_launched and not unit.starts_after:
+                # The launch has created the rank, and a supervisor can create it again.
+                return ContainerStatus(cause=_LOST), expiry
             return NOT_CREATED, expiry
         if conditions:
             text = "never started: the supervisor of the experiment is not running"
@@ -122,7 +137,7 @@ class MissingUnits:
             is_unfinished = unit.name not in self.ended
         if not unit.replaced_if_lost or not is_unfinished or self.is_ending:
             return ContainerStatus(state=State.UNKNOWN, cause=POD_DELETED)
-        return problem or ContainerStatus(cause=Reason(LOST_POD, ReasonCode.DISRUPTED))
+        return problem or ContainerStatus(cause=_LOST)
 
     def _was_created_by_launch(self, unit: Unit) -> bool:
         """Return whether the launch, which is complete, has created a unit without conditions.

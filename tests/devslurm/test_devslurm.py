@@ -33,7 +33,7 @@ def test_configuration_names_all_nodes_and_uses_cgroups_only_if_asked():
         ("22.05", False, "cgroup/v1"),
         ("24.11", False, "disabled"),
         ("26.05", False, "disabled"),
-        ("26.05", True, "cgroup/v1"),
+        ("26.05", True, "autodetect"),
     ],
 )
 def test_control_groups_of_each_version(version, cgroups, plugin):

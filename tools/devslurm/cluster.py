@@ -27,6 +27,8 @@ from machines.sandbox import Machine
 START_SECONDS = 60
 _REAP = Path(sandbox.__file__).with_name("reap.py")
 _CGROUPS = Path("/sys/fs/cgroup")
+# The directory of Slurm in the hierarchy of cgroup v2.
+_SLICE = "system.slice"
 _GPU_MAJOR = 240
 # The bridge and the network of each version, so that several clusters can run at the same time.
 _NUMBERS = {version: number for number, version in enumerate(packages.SUITES)}
@@ -79,13 +81,17 @@ def stop(paths: Paths, version: str) -> bool:
 
 
 def _remove_cgroups() -> None:
-    """Remove the control groups that slurmd has created for the nodes."""
-    for hierarchy in _CGROUPS.iterdir():
+    """Remove the control groups that slurmd has created for the nodes.
+
+    With cgroup v1, each hierarchy contains some. With cgroup v2, they are in a directory of their
+    own.
+    """
+    for parent in _CGROUPS.iterdir():
+        if parent.is_symlink():
+            continue
         for node in NODES:
-            top = hierarchy / f"slurm_{node}"
-            if hierarchy.is_symlink() or not top.is_dir():
-                continue
-            for directory, _, _ in os.walk(top, topdown=False):
+            name = f"{node}_slurmstepd.scope" if parent.name == _SLICE else f"slurm_{node}"
+            for directory, _, _ in os.walk(parent / name, topdown=False):
                 try:
                     Path(directory).rmdir()
                 except OSError:

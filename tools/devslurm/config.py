@@ -172,8 +172,11 @@ def cgroup_conf(settings: Settings) -> str:
     """Return the contents of cgroup.conf."""
     if settings.cgroups:
         lines = [
-            "CgroupPlugin=cgroup/v1",
+            # Slurm uses the version that the machine has.
+            "CgroupPlugin=autodetect",
             "CgroupMountpoint=/sys/fs/cgroup",
+            # With cgroup v2, Slurm would ask systemd for its directories, which runs nowhere here.
+            "IgnoreSystemd=yes",
             "ConstrainDevices=yes",
             "ConstrainRAMSpace=no",
             "ConstrainCores=no",

@@ -518,7 +518,9 @@ class Cluster(CheckedAttributes):
         `stop_processes` instead. With ``at_once``, processes are killed without a grace period.
         Raises `Unsupported` if the backend cannot keep a stopped experiment.
         """
-        self.implementation.stop(experiment, at_once=at_once)
+        from symphony.cluster.process_requests import end_experiment
+
+        end_experiment(self, experiment, at_once=at_once)
 
     # --- changing ---
 

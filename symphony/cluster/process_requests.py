@@ -57,6 +57,18 @@ def request_processes(
     return select_processes(cluster.describe_experiment(experiment), request.names)
 
 
+def end_experiment(cluster: Cluster, experiment: str, *, at_once: bool) -> None:
+    """Stop an experiment for good; see `Cluster.stop`."""
+
+    def find() -> tuple[ExperimentStatus, list[str]]:
+        status = cluster.describe_experiment(experiment)
+        return status, [process.name for process in status]
+
+    grace = grace_seconds(None, at_once)
+    request = ProcessRequest(kind="end", processes=None, find=find, grace=grace)
+    cluster.implementation.request(experiment, request)
+
+
 def grace_seconds(grace: float | str | None, at_once: bool) -> float | None:
     """Return the grace period for a request, or None for the period of each process."""
     if grace is None:

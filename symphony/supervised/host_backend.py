@@ -101,8 +101,8 @@ class HostBackend(HostInspection):
 
     # --- ending ---
 
-    def stop(self, experiment: str, *, at_once: bool) -> None:
-        """Let the supervisor stop the processes, or stop them if it was killed."""
+    def stop_for_good(self, experiment: str, *, at_once: bool) -> None:
+        """Let the supervisor stop all processes, or stop them if it was killed."""
         from symphony.supervised.user_requests.stop import stop
 
         with self.runs.find(experiment).pin() as run:
@@ -127,6 +127,9 @@ class HostBackend(HostInspection):
 
     def request(self, experiment: str, request: ProcessRequest) -> None:
         """Send a request to the supervisor, and wait until it is done."""
+        if request.kind == "end":
+            self.stop_for_good(experiment, at_once=request.grace == 0)
+            return
         with self.runs.find(experiment).pin() as run:
             if request.kind == "stop" and _are_stopped(run, request):
                 # Otherwise, a stop is not done when its processes have exited, because programs

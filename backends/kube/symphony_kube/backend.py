@@ -81,13 +81,6 @@ class KubeBackend(KubeInspection):
 
     # --- ending ---
 
-    def stop(self, experiment: str, *, at_once: bool) -> None:
-        """Stop an experiment for good, and keep its Pods with their logs."""
-        from symphony_kube import stop_experiment
-
-        self.ensure_supervisor(experiment)
-        stop_experiment.stop_for_good(self.api, self._scope(experiment), at_once=at_once)
-
     def delete(self, experiment: str, *, in_order: bool, at_once: bool, purge: bool) -> None:
         """Delete an experiment's objects, and return when they no longer exist."""
         from symphony_kube.lifecycle import delete
@@ -109,10 +102,11 @@ class KubeBackend(KubeInspection):
             return self.launcher.diff(request)
         return self.launcher.change(request)
 
-    def request(self, experiment: str, request: ProcessRequest) -> Sequence[ProcessStatus]:
+    def request(self, experiment: str, request: ProcessRequest) -> Sequence[ProcessStatus] | None:
         """Record what is requested in the objects of processes, and carry it out.
 
-        A signal is sent by a shell in the container.
+        A signal is sent by a shell in the container. An experiment that ends keeps its Pods with
+        their logs.
         """
         from symphony_kube import client_requests
         from symphony_kube.user_requests.send_signal import send_signal
@@ -122,6 +116,11 @@ class KubeBackend(KubeInspection):
             return send_signal(self.api, scope, processes, request.signal, force=request.force)
         grace, timeout = request.grace, request.timeout
         self.ensure_supervisor(experiment)
+        if request.kind == "end":
+            from symphony_kube import stop_experiment
+
+            stop_experiment.stop_for_good(self.api, scope, at_once=grace == 0)
+            return None
         if request.kind == "stop":
             return client_requests.stop(self.api, scope, processes, grace=grace, timeout=timeout)
         with self.launcher.sending_recorded_code(experiment):

@@ -135,8 +135,8 @@ class SlurmBackend(TerminalBackend):
 
     # --- ending ---
 
-    def stop(self, experiment: str, *, at_once: bool) -> None:
-        """Stop an experiment for good, and keep its logs and its status."""
+    def stop_for_good(self, experiment: str, *, at_once: bool) -> None:
+        """Stop the job of an experiment, and keep its logs and its status."""
         with self.runs.find(experiment).pin() as run:
             stop_job(run, at_once=at_once)
 

@@ -13,12 +13,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from symphony.archive.run_record import RECORD_FILE, read_json
-from symphony.cluster.backend import Backend, Selection, Watch
+from symphony.cluster.backend import Backend, ProcessRequest, Selection, Watch
 from symphony.cluster.matching import experiment_exists, experiment_not_found
 from symphony.errors import LaunchFailed
 from symphony.events import ExperimentEvent
@@ -26,7 +26,7 @@ from symphony.log_blocks import LogBlock
 from symphony.plan.plan import Plan
 from symphony.plan.resolution.addresses import AddressScheme
 from symphony.plan.topology import Topology
-from symphony.status import ExperimentStatus
+from symphony.status import ExperimentStatus, ProcessStatus
 from symphony.supervised import preflight
 from symphony.supervised.read.log_files import growing
 from symphony.supervised.read.output import iter_output
@@ -131,10 +131,13 @@ class DetachedBackend(Backend[HostManifest]):
 
     # --- ending ---
 
-    def stop(self, experiment: str, *, at_once: bool) -> None:
-        """Stop an experiment, but keep its directory."""
+    def request(self, experiment: str, request: ProcessRequest) -> Sequence[ProcessStatus] | None:
+        """Stop an experiment, but keep its directory. Other requests are not supported."""
+        if request.kind != "end":
+            return super().request(experiment, request)
         with self._find(experiment).pin() as run:
-            stop(run, at_once=at_once)
+            stop(run, at_once=request.grace == 0)
+        return None
 
     def delete(self, experiment: str, *, in_order: bool, at_once: bool, purge: bool) -> None:
         """Stop an experiment, and remove its directory. This backend keeps no record of it."""

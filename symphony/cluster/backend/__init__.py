@@ -47,7 +47,8 @@ _NO_CHANGES = "cannot change {!r} while it is running; launch it again with forc
 class ProcessRequest:
     """A request about processes of a running experiment.
 
-    ``kind`` is ``stop``, ``start``, ``restart`` or ``signal``. ``processes`` is what the user has
+    ``kind`` is ``stop``, ``start``, ``restart`` or ``signal``, or ``end``, which stops the whole
+    experiment for good and keeps its logs and its status. ``processes`` is what the user has
     written; None stands for all processes. ``grace`` is the time in seconds after which a process
     that is being stopped is killed, or None for its own grace period. For ``signal``, ``signal`` is
     the number of the signal, and ``force`` permits one that ends the process. ``timeout`` is how
@@ -204,11 +205,6 @@ class Backend(Inspection, Generic[ManifestT]):
 
     # --- ending ---
 
-    def stop(self, experiment: str, *, at_once: bool) -> None:
-        """Stop an experiment for good, but keep its logs and its status; see `Cluster.stop`."""
-        del experiment, at_once
-        raise self._unsupported("cannot stop an experiment and keep it; delete it")
-
     def delete(self, experiment: str, *, in_order: bool, at_once: bool, purge: bool) -> None:
         """Stop an experiment and remove everything that `create` has created.
 
@@ -231,12 +227,14 @@ class Backend(Inspection, Generic[ManifestT]):
         raise self._unsupported(_NO_CHANGES.format(request.experiment.name))
 
     def request(self, experiment: str, request: ProcessRequest) -> Sequence[ProcessStatus] | None:
-        """Stop, start, restart or signal processes, and return when this is done.
+        """Stop, start, restart or signal processes, or end the experiment, and return when this is
+        done.
 
-        Return the statuses of the processes, or None if they have to be read. See
+        Return the statuses of the processes, or None if they have to be read. See `Cluster.stop`,
         `Cluster.stop_processes` and the methods after it. Raises `TimeoutError`.
         """
-        del request
+        if request.kind == "end":
+            raise self._unsupported("cannot stop an experiment and keep it; delete it")
         raise self._unsupported(
             f"cannot stop, start, restart or signal single processes of {experiment!r}; delete the "
             "experiment, and launch it again"

@@ -26,13 +26,14 @@ import pytest
 from symphony.archive.archive import Run
 from symphony.cluster import Cluster
 from symphony.cluster.plugins import find_backend
+from symphony.commandline import SymphonyParser
 from symphony.commandline.commands.table import TABLE
 from symphony.errors import AlreadyExists, BackendError, NotFound, SpecError
 from symphony.events import EventKind, ExperimentEvent
 from symphony.log_blocks import LogBlock, to_lines
 from symphony.model import Experiment, Process, ProcessGroup
 from symphony.plan.topology import topology
-from symphony.status import ExperimentStatus, LogLine, ReasonCode, State
+from symphony.status import ExperimentStatus, LogLine, ProcessStatus, ReasonCode, State
 from symphony.testing import programs
 from symphony.views.controls import UserAction
 
@@ -60,6 +61,23 @@ def control(cluster: Cluster, action: str, *processes: str, value: str = "") -> 
     selected = processes or None
     request = UserAction(action=action, experiment="contract", processes=selected, value=value)
     return TABLE.controls[action].perform(cluster, request)
+
+
+class _CommandLine(SymphonyParser):
+    """The command line for the experiments of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+
+    def create_cluster(self) -> Cluster:
+        """Return the cluster."""
+        return self._cluster
+
+
+def _execution(process: ProcessStatus) -> tuple[object, ...]:
+    """Return what differs if a process was started again or stopped."""
+    return process.name, process.state, process.pid, process.started, process.restarts
 
 
 def list_own_experiments(cluster: Cluster) -> list[str]:
@@ -177,8 +195,12 @@ class BackendContract:
 
     def can(self, capability: str) -> None:
         """Skip the test if the backend does not have a capability."""
-        if capability not in find_backend(self.backend).capabilities:
+        if not self.has(capability):
             pytest.skip(f"the {self.backend} backend does not have the capability {capability!r}")
+
+    def has(self, capability: str) -> bool:
+        """Return whether the backend has a capability."""
+        return capability in find_backend(self.backend).capabilities
 
     def finish(self, cluster: Cluster, experiment: Experiment) -> ExperimentStatus:
         """Launch an experiment, wait until it has finished, and return its status."""
@@ -200,6 +222,25 @@ class BackendContract:
         assert list_own_experiments(cluster) == []
         assert experiment.dump_dict() == before
         json.dumps(manifest.to_dict())
+
+    def test_no_command_changes_a_running_experiment_in_a_dry_run(
+        self, cluster: Cluster, experiment: Experiment, tmp_path: Path
+    ) -> None:
+        self.add(experiment, "worker", programs.FOREVER).set_env("RATE", "1")
+        cluster.launch(experiment)
+        before = until(cluster, "contract", all_running, timeout=self.timeout)
+        experiment.set_env("ADDED", "yes")
+        file = tmp_path / "contract.json"
+        file.write_text(json.dumps(experiment.dump_dict()))
+        commands = [["launch", "--force", str(file)]]
+        if self.has("up"):
+            commands.append(["up", str(file)])
+        for verb in ("stop", "restart", "delete"):
+            commands.append([verb, "contract"])
+        for command in commands:
+            assert _CommandLine(cluster).run([*command, "--dry-run"]) == 0, command
+            after = cluster.describe_experiment("contract")
+            assert list(map(_execution, after)) == list(map(_execution, before)), command
 
     # --- launching ---
 

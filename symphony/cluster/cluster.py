@@ -1482,7 +1482,9 @@ class Cluster(CheckedAttributes):
 
         Raises `NotFound` if the experiment does not expose the service.
         """
-        return self.implementation.external_address(experiment, service)
+        from symphony.cluster.backend.external_address import find_external_address
+
+        return find_external_address(self.implementation, experiment, service)
 
     def exposed_services(self, experiment: str) -> dict[str, str | None]:
         """Return a mapping from the exposed services of an experiment to their external addresses.
@@ -1509,7 +1511,12 @@ class Cluster(CheckedAttributes):
         an error message, in another thread.
         """
         return self.implementation.forward(
-            experiment, process_or_service, port, local_port=local_port, on_error=on_error
+            experiment,
+            process_or_service,
+            port,
+            local_port=local_port,
+            external=False,
+            on_error=on_error,
         )
 
     def visit(
@@ -1520,7 +1527,9 @@ class Cluster(CheckedAttributes):
         If the service has an external address, the tunnel uses this address. Otherwise, a local
         port is forwarded to the service.
         """
-        return self.implementation.visit(experiment, service, on_error=on_error)
+        return self.implementation.forward(
+            experiment, service, None, local_port=None, external=True, on_error=on_error
+        )
 
     # --- names ---
 

@@ -94,10 +94,13 @@ class RecordBackend(Backend[Manifest]):
         except (KeyError, TypeError) as exc:
             raise self._damaged(TOPOLOGY_FILE) from exc
 
-    def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
+    def external_addresses(
+        self, experiment: str, service: str | None = None
+    ) -> Mapping[str, str | None]:
         """Return the exposed services. Their addresses do not exist any more."""
+        del service
         services = self.topology(experiment).services
-        return {service.name: None for service in services if service.exposed}
+        return {found.name: None for found in services if found.exposed}
 
     def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock]:
         """Yield the recorded output, to which nothing is added."""

@@ -189,12 +189,17 @@ class HostBackend(HostInspection):
         port: int | None,
         *,
         local_port: int | None,
+        external: bool,
         on_error: Callable[[str], None] | None,
     ) -> Tunnel:
         """Return a tunnel with the address itself, because every port is a port of this machine.
 
         With another ``local_port``, connections to it are relayed to the address.
         """
+        if external:
+            from symphony.cluster.backend.external_address import find_external_address
+
+            return Tunnel(find_external_address(self, experiment, process_or_service))
         services: dict[str, str] = self.runs.find(experiment).load_manifest()["services"]
         address = services.get(process_or_service)
         if address is None:

@@ -144,10 +144,13 @@ class HostInspection(Backend[Manifest]):
         status = self.runs.status(run)
         return topology(run.load_manifest(), status)
 
-    def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
+    def external_addresses(
+        self, experiment: str, service: str | None = None
+    ) -> Mapping[str, str | None]:
         """Return the addresses in the manifest."""
+        del service
         manifest = self.runs.find(experiment).load_manifest()
-        return {service: manifest["services"][service] for service in manifest["exposed"]}
+        return {name: manifest["services"][name] for name in manifest["exposed"]}
 
     def usage(
         self, experiment: str, names: Collection[str] | None, interval: float

@@ -170,23 +170,21 @@ class SlurmBackend(TerminalBackend):
         wait_for_logs(self.runs.find(experiment), [process])
         return super().log(experiment, process, part)
 
-    def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
-        """Return the addresses in the manifest, which are not known before the job has started."""
-        services = super().external_addresses(experiment)
+    def external_addresses(
+        self, experiment: str, service: str | None = None
+    ) -> Mapping[str, str | None]:
+        """Return the addresses in the manifest, which are not known before the job has started.
+
+        The host is a node. With ``service``, raises BackendError if the job has not started.
+        """
+        addresses = super().external_addresses(experiment, service)
         try:
             placement_of(self.runs.find(experiment))
         except BackendError:
-            return dict.fromkeys(services)
-        return services
-
-    def external_address(self, experiment: str, service: str) -> str:
-        """Return the ``host:port`` of an exposed service. The host is a node.
-
-        Raises BackendError if the job has not started.
-        """
-        if service in super().external_addresses(experiment):
-            placement_of(self.runs.find(experiment))
-        return super().external_address(experiment, service)
+            if service in addresses:
+                raise
+            return dict.fromkeys(addresses)
+        return addresses
 
     # --- using ---
 
@@ -263,6 +261,7 @@ class SlurmBackend(TerminalBackend):
         port: int | None,
         *,
         local_port: int | None,
+        external: bool,
         on_error: Callable[[str], None] | None,
     ) -> Tunnel:
         """Return a tunnel to a service or a process.
@@ -271,6 +270,12 @@ class SlurmBackend(TerminalBackend):
         """
         from symphony.supervised.access.relay import Relay
 
+        if external:
+            from symphony.cluster.backend.external_address import find_external_address
+
+            external_address = find_external_address(self, experiment, process_or_service)
+            if can_reach(_endpoint(external_address)):
+                return Tunnel(external_address)
         run = self.runs.find(experiment)
         services: dict[str, str] = run.load_manifest()["services"]
         address = services.get(process_or_service)
@@ -290,16 +295,6 @@ class SlurmBackend(TerminalBackend):
         relay = Relay(local_port or 0, target, on_error, connect=connect)
         return Tunnel(relay.address, close=relay.close)
 
-    def visit(
-        self, experiment: str, service: str, *, on_error: Callable[[str], None] | None
-    ) -> Tunnel:
-        """Return a tunnel to the node, or through the job if the node cannot be reached."""
-        address = self.external_address(experiment, service)
-        host, _, port = address.rpartition(":")
-        if can_reach((host, int(port))):
-            return Tunnel(address)
-        return self.forward(experiment, service, None, local_port=None, on_error=on_error)
-
     def _connection_through_job(
         self, run: RunDirectory, target: tuple[str, int]
     ) -> Callable[[], Any]:
@@ -308,6 +303,11 @@ class SlurmBackend(TerminalBackend):
         node = batch_node(run)
         argv = relay_command(run, node, "forward", target[0], str(target[1]))
         return lambda: StepConnection(argv).socket
+
+
+def _endpoint(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
 
 
 def can_reach(target: tuple[str, int]) -> bool:

@@ -185,8 +185,9 @@ class DetachedBackend(Backend[HostManifest]):
         run = self._find(experiment)
         return iter_output(run, selection, status=StatusReader(run), clean=str, ignored=None)
 
-    def external_addresses(self, experiment: str) -> Mapping[str, str]:
+    def external_addresses(self, experiment: str, service: str | None = None) -> Mapping[str, str]:
         """Return the addresses of the exposed services, which are those on this machine."""
+        del service
         manifest = self._find(experiment).load_manifest()
         return {name: manifest["services"][name] for name in manifest["exposed"]}
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from symphony.cluster.matching import find_status
 from symphony.cluster.results import Tunnel
-from symphony.errors import NotFound, Unsupported
-from symphony.support.names import did_you_mean, join_names
+from symphony.errors import Unsupported
 
 if TYPE_CHECKING:
     from symphony.cluster.cluster import Progress
@@ -116,45 +114,32 @@ class Access:
         port: int | None,
         *,
         local_port: int | None,
+        external: bool,
         on_error: Callable[[str], None] | None,
     ) -> Tunnel:
-        """Forward a local port to a process or a service; see `Cluster.port_forward`."""
-        del experiment, process_or_service, port, local_port, on_error
-        raise self._unsupported("cannot forward ports")
+        """Forward a local port to a process or a service; see `Cluster.port_forward`.
 
-    def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
+        With ``external``, the other end is an exposed service. The tunnel then consists of its
+        external address, and nothing is forwarded, unless this machine cannot connect to the
+        address; see `Cluster.visit`. By default, only this is supported.
+        """
+        from symphony.cluster.backend.external_address import find_external_address
+
+        del port, local_port, on_error
+        if not external:
+            raise self._unsupported("cannot forward ports")
+        return Tunnel(find_external_address(self, experiment, process_or_service))
+
+    def external_addresses(
+        self, experiment: str, service: str | None = None
+    ) -> Mapping[str, str | None]:
         """Return the external addresses ``host:port`` of the exposed services of an experiment.
 
-        An address is None if it is not known yet.
+        An address is None if it is not known yet, or if finding it takes long. With ``service``,
+        the address of this service is found in any case, and those of the others can be missing.
         """
-        del experiment
+        del experiment, service
         raise self._unsupported("cannot expose services")
-
-    def external_address(self, experiment: str, service: str) -> str:
-        """Return the external address of an exposed service.
-
-        By default, it is one of `external_addresses`. Raises `NotFound` if the experiment does not
-        expose the service, or if the address is not known yet.
-        """
-        addresses = self.external_addresses(experiment)
-        if service not in addresses:
-            raise self._not_exposed(experiment, service, addresses)
-        address = addresses[service]
-        if address is None:
-            raise NotFound(
-                f"service {service!r} of {experiment!r} has no external address yet; try again"
-            )
-        return address
-
-    def visit(
-        self, experiment: str, service: str, *, on_error: Callable[[str], None] | None
-    ) -> Tunnel:
-        """Return a tunnel to an exposed service; see `Cluster.visit`.
-
-        By default, it consists of the external address.
-        """
-        del on_error
-        return Tunnel(self.external_address(experiment, service))
 
     def topology(self, experiment: str) -> Topology:
         """Return the processes, groups and services of a launched experiment."""
@@ -167,15 +152,3 @@ class Access:
         cannot do.
         """
         return Unsupported(f"the {self.name} backend {what}")
-
-    def _not_exposed(self, experiment: str, service: str, exposed: Collection[str]) -> NotFound:
-        bound: Iterable[str] = ()
-        with contextlib.suppress(Unsupported):
-            bound = [found.name for found in self.topology(experiment).services]
-        if service in bound:
-            return NotFound(
-                f"experiment {experiment!r} binds but does not expose {service!r}; "
-                f"for its address, use: symphony forward {experiment} {service}"
-            )
-        hint = did_you_mean(service, exposed) or f"; exposed are {join_names(exposed)}"
-        return NotFound(f"experiment {experiment!r} does not expose {service!r}{hint}")

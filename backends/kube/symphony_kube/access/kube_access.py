@@ -84,39 +84,32 @@ class KubeAccess(Access):
         port: int | None,
         *,
         local_port: int | None,
+        external: bool,
         on_error: Callable[[str], None] | None,
     ) -> Tunnel:
-        """Forward a local port through the API server."""
+        """Forward a local port through the API server.
+
+        With ``external``, nothing is forwarded if the external address accepts connections.
+        """
         from symphony_kube.access import port_forward
 
         scope = self._scope(experiment)
+        if external:
+            return port_forward.visit(self.api, scope, process_or_service, on_error=on_error)
         return port_forward.port_forward(
             self.api, scope, process_or_service, port, local_port, on_error=on_error
         )
 
-    def external_addresses(self, experiment: str) -> Mapping[str, str | None]:
+    def external_addresses(
+        self, experiment: str, service: str | None = None
+    ) -> Mapping[str, str | None]:
         """Return the addresses that load balancers have assigned.
 
-        The address of a node port is not included, because it requires further requests.
+        The address of a node port requires further requests, so only that of ``service`` is found.
         """
         from symphony_kube.access import external_services
 
-        return external_services.exposed_services(self.api, self._scope(experiment))
-
-    def external_address(self, experiment: str, service: str) -> str:
-        """Return the ``host:port`` of an exposed service's load balancer or node port."""
-        from symphony_kube.access import external_services
-
-        return external_services.external_address(self.api, self._scope(experiment), service)
-
-    def visit(
-        self, experiment: str, service: str, *, on_error: Callable[[str], None] | None
-    ) -> Tunnel:
-        """Return a tunnel to a service.
-
-        If the service's external address accepts connections, the tunnel uses this address.
-        Otherwise, the tunnel uses a forwarded port.
-        """
-        from symphony_kube.access import port_forward
-
-        return port_forward.visit(self.api, self._scope(experiment), service, on_error=on_error)
+        scope = self._scope(experiment)
+        if service is not None:
+            return {service: external_services.external_address(self.api, scope, service)}
+        return external_services.exposed_services(self.api, scope)

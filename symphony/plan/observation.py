@@ -80,9 +80,10 @@ class Seen(NamedTuple):
         values: list[Any] = list(self)
         for name, value in changes.items():
             values[_POSITIONS[name]] = value
-        return Seen._make(values)
+        return _new_tuple(Seen, values)
 
 
+_new_tuple = tuple.__new__
 _POSITIONS = {name: position for position, name in enumerate(Seen._fields)}
 ABSENT = Seen()
 

@@ -5,7 +5,40 @@ The pid of a child is not used again before this process collects its exit.
 
 from __future__ import annotations
 
+import contextlib
 import os
+
+
+def child_pids() -> list[int]:
+    """Return the pids of the children of this process, zombies included.
+
+    Return an empty list if the kernel does not list them.
+    """
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir("/proc/self/task"):
+            with (
+                contextlib.suppress(OSError),
+                open(f"/proc/self/task/{thread}/children", encoding="ascii") as file,  # noqa: PTH123
+            ):
+                found += map(int, file.read().split())
+    return found
+
+
+def active_children() -> frozenset[int]:
+    """Return the pids of the children of this process if all of them are running.
+
+    Return an empty set if a child has exited or is suspended, or if the kernel does not list the
+    children. Then, each child must be examined. This takes two calls, however many children there
+    are.
+    """
+    pids = child_pids()
+    options = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+    try:
+        is_unchanged = os.waitid(os.P_ALL, 0, options) is None
+    except ChildProcessError:
+        return frozenset()
+    return frozenset(pids) if is_unchanged else frozenset()
 
 
 def has_child_exited(pid: int) -> bool | None:

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 
 from symphony.supervised.processes.identity import ProcessId, TreeStat, read_tree_stat
 from symphony.supervised.processes.membership import accepts_signals, list_pids
-from symphony.supervised.processes.own_children import is_leading_child
+from symphony.supervised.processes.own_children import active_children, is_leading_child
 from symphony.supervised.processes.signal_rule import Program
 from symphony.support.data_classes import dataclass
 from symphony.support.signal_effects import HARMLESS_SIGNALS
@@ -71,10 +71,15 @@ class ProgramTable:
         known = {child.pid: child for child in children}
         leaves_out = found is not None
         was_found = {process.pid for process in found or ()}
+        own_pid = os.getpid()
+        active = active_children() if known else frozenset()
         self._stats: dict[int, TreeStat] = {}
         for pid in list_pids():
+            stat: TreeStat | None
             child = known.get(pid)
-            if child is not None:
+            if child is not None and pid in active:
+                stat = TreeStat(child, own_pid, pid, is_suspended=False)
+            elif child is not None:
                 stat = _leading_child(child)
             elif leaves_out and pid not in was_found and is_leading_child(pid):
                 continue

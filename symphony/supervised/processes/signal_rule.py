@@ -10,13 +10,13 @@ All functions in this module are pure.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from symphony.supervised.processes.identity import ProcessId
 from symphony.support.data_classes import dataclass, field
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """One operating-system process of a process of the experiment.
 
     ``parent`` is the pid of its parent process. ``catches`` is true if it handles the signal, or

@@ -14,6 +14,7 @@ import signal
 from collections.abc import Callable, Collection
 
 from symphony.supervised.processes.identity import is_zombie
+from symphony.supervised.processes.own_children import child_pids
 from symphony.supervised.supervisor.event_loop import EventLoop
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -54,7 +55,7 @@ class OrphanReaper:
         self._is_scheduled = False
         self._loop.resume_signal(signal.SIGCHLD)
         own = self._own_pids()
-        zombies = [pid for pid in _child_pids() if pid not in own and is_zombie(pid)]
+        zombies = [pid for pid in child_pids() if pid not in own and is_zombie(pid)]
         self._observed = {pid: self._observed.get(pid, 0) + 1 for pid in zombies}
         for pid, count in list(self._observed.items()):
             if count >= OBSERVATIONS:
@@ -63,19 +64,3 @@ class OrphanReaper:
                     os.waitpid(pid, os.WNOHANG)
         if self._observed:
             self._schedule()
-
-
-def _child_pids() -> list[int]:
-    """Return the pids of the children of this process, zombies included.
-
-    Return an empty list if the kernel does not list them.
-    """
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in os.listdir("/proc/self/task"):
-            with (
-                contextlib.suppress(OSError),
-                open(f"/proc/self/task/{thread}/children", encoding="ascii") as file,  # noqa: PTH123
-            ):
-                found += map(int, file.read().split())
-    return found

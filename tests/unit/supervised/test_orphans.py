@@ -7,6 +7,7 @@ import sys
 
 PROGRAM = """
 import subprocess
+from symphony.supervised.processes import own_children
 from symphony.supervised.supervisor import orphans
 from symphony.supervised.supervisor.event_loop import EventLoop
 
@@ -20,10 +21,10 @@ started = subprocess.run(
     ["sh", "-c", "for i in 1 2 3; do sleep 0.3 & echo $!; done"], capture_output=True, text=True
 )
 adopted = set(map(int, started.stdout.split()))
-assert adopted <= set(orphans._child_pids()), "the orphans are children of this process"
+assert adopted <= set(own_children.child_pids()), "the orphans are children of this process"
 
 def check():
-    if adopted.isdisjoint(orphans._child_pids()):
+    if adopted.isdisjoint(own_children.child_pids()):
         loop.stop()
     else:
         loop.after(0.05, check)

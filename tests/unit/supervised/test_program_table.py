@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -82,3 +83,28 @@ def test_a_process_that_is_no_child_is_read() -> None:
     parent = identity(os.getppid())
     (member, *_) = ProgramTable([parent]).members(parent)
     assert (member.process, member.parent != os.getpid()) == (parent, True)
+
+
+CHILDREN = """
+import os, signal, subprocess
+from symphony.supervised.processes.own_children import active_children
+
+assert active_children() == frozenset()
+first, second = (subprocess.Popen(["sleep", "1000"]) for _ in range(2))
+assert active_children() == {first.pid, second.pid}
+os.kill(first.pid, signal.SIGSTOP)
+os.waitid(os.P_PID, first.pid, os.WSTOPPED | os.WNOWAIT)
+assert active_children() == frozenset(), "one is suspended"
+first.kill()
+os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
+assert active_children() == frozenset(), "one has exited"
+first.wait()
+assert active_children() == {second.pid}
+second.kill()
+second.wait()
+"""
+
+
+def test_children_are_active_if_none_has_exited_or_is_suspended() -> None:
+    ended = subprocess.run([sys.executable, "-c", CHILDREN], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr

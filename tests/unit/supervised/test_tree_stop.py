@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import replace
 
 import pytest
 
@@ -43,10 +42,10 @@ class Tree:
             pid = self.programs.pop(name).process.pid
             for other, program in self.programs.items():
                 if program.parent == pid:
-                    self.programs[other] = replace(program, parent=1)
+                    self.programs[other] = program._replace(parent=1)
 
     def suspend(self, name: str) -> None:
-        self.programs[name] = replace(self.programs[name], is_suspended=True)
+        self.programs[name] = self.programs[name]._replace(is_suspended=True)
 
     def stop(self, number: signal.Signals = signal.SIGTERM, **options: bool) -> TreeStop:
         leader = next(iter(self.programs.values())).process
@@ -68,7 +67,7 @@ class Tree:
                 words.append(f"{number.name.removeprefix('SIG')} {name}")
                 if number in (signal.SIGSTOP, signal.SIGCONT):
                     is_suspended = number == signal.SIGSTOP
-                    program = replace(self.programs[name], is_suspended=is_suspended)
+                    program = self.programs[name]._replace(is_suspended=is_suspended)
                     self.programs[name] = program
         return words
 
@@ -306,5 +305,5 @@ def test_a_suspended_shell_that_has_set_a_trap_meanwhile_is_continued() -> None:
     stop = tree.stop()
     stop.step(tree.programs.values(), 0.0)
     tree.suspend("sh")
-    tree.programs["sh"] = replace(tree.programs["sh"], catches=True)
+    tree.programs["sh"] = tree.programs["sh"]._replace(catches=True)
     assert tree.step(stop) == ["TERM sh", "CONT sh"]

@@ -5,11 +5,12 @@ An executor decides nothing about an experiment.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from symphony.plan.actions import Clear, Kill, Remove, Reserve, Start, Stop, Sweep
 from symphony.plan.state import RunState, Track
@@ -20,6 +21,10 @@ from symphony.supervised.supervisor.execution.executor_context import ExecutorCo
 from symphony.supervised.supervisor.execution.remains import Remains
 from symphony.supervised.supervisor.execution.starter import LaunchRefused, Starter
 from symphony.supervised.supervisor.execution.supervised_process import SupervisedProcess
+
+if TYPE_CHECKING:
+    from symphony.supervised.processes.spec import ProcessSpec
+    from symphony.supervised.supervisor.execution.stopper import StopOrder
 
 # The interval at which the executor polls programs whose exit it cannot wait for.
 CHECK_INTERVAL_SECONDS = 0.05
@@ -99,7 +104,9 @@ class Executor:
     def _stop_all(self, actions: Sequence[Stop], now: float) -> None:
         for action in actions:
             self._stop(action, now)
-        self._logs.pause([action.process for action in actions])
+        names = [action.process for action in actions]
+        # The programs exit on other cores meanwhile, because the signals are sent first.
+        self._loop.post(lambda: self._logs.pause(names))
 
     def _stop(self, action: Stop, now: float) -> None:
         process, seen = self._processes[action.process], self._facts.seen(action.process)
@@ -119,18 +126,23 @@ class Executor:
 
         ``program`` is the child of the process, which can have exited.
         """
-        from symphony.supervised.supervisor.execution.stopper import StopOrder
-
         spec = process.running_spec or process.spec
         self._host.begin_stop(
             self._loop,
             spec,
             program,
-            StopOrder.of(spec, grace),
+            self._order_of(spec, grace),
             # The command needs the environment, and thousands of processes can be stopped at once.
             {**self.starter.env, **spec.env} if spec.stop_command else {},
             lambda problem: self._notes.set(f"stop {process.name}", problem),
         )
+
+    @functools.cached_property
+    def _order_of(self) -> Callable[[ProcessSpec, float], StopOrder]:
+        # Most experiments are not stopped, so the module is imported later.
+        from symphony.supervised.supervisor.execution.stopper import StopOrder
+
+        return StopOrder.of
 
     def _kill(self, process: SupervisedProcess) -> None:
         child = process.child
@@ -164,7 +176,7 @@ class Executor:
         program = ProcessId(child.pid, child.birth)
         was_being_stopped = self._host.is_stopping(child.name)
         self._host.handle_exit(child.name, program)
-        is_being_stopped = self._host.is_stopping(child.name)
+        is_being_stopped = was_being_stopped and self._host.is_stopping(child.name)
         has_leftovers = is_being_stopped
         if not was_being_stopped:
             # The end of a stop says that nothing is left.

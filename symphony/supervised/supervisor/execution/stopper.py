@@ -6,7 +6,7 @@ machine's processes serve all stops that are in progress.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import math
 import os
 import signal
@@ -162,7 +162,7 @@ class Stopper:
             has_command = run_command is not None and order.grace > 0
             tree = TreeStop(
                 leader,
-                signal.Signals[f"SIG{order.signal}"],
+                _number_of(order.signal),
                 begin=now,
                 grace=order.grace,
                 sends_signal=not has_command,
@@ -338,13 +338,15 @@ class Stopper:
                 self._record.add_all(entries)
         for item in batch:
             for process, sent in item.step.signals:
-                # Programs of other users, such as sudo, accept no signals of this user.
-                with contextlib.suppress(PermissionError):
+                try:
                     if process.pid in item.children:
                         # The pid of a child is not used again before this thread collects its exit.
                         os.kill(process.pid, sent)
                     else:
                         send_signal(process, sent)
+                except PermissionError:
+                    # Programs of other users, such as sudo, accept no signals of this user.
+                    continue
             if item.step.signals:
                 self._pause = FIRST_PAUSE_SECONDS
 
@@ -359,6 +361,12 @@ class Stopper:
         for member in asked:
             if member.is_suspended:
                 send_signal(member.process, signal.SIGCONT)
+
+
+@functools.cache
+def _number_of(name: str) -> signal.Signals:
+    """Return a signal by its name without SIG."""
+    return signal.Signals[f"SIG{name}"]
 
 
 def _is_due(stop: _Stop, now: float) -> bool:

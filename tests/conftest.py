@@ -45,10 +45,6 @@ NAMESPACES = "namespaces"
 # Files without tests on a cluster that take longer than the others.
 _LONG_FILES = ("tests/docs/test_blocks.py", "tests/unit/test_wrong_arguments.py")
 
-# The processes of pytest-xdist that take the last file of the remaining ones. Tests on a cluster
-# are first and mostly wait, so that these processes use the processors meanwhile.
-_FROM_THE_END = ("gw0", "gw1")
-
 # The file in which a process of pytest-xdist lists its tests with that marker, for the scheduler.
 # The groups of pytest-xdist 3.8 have no effect with pytest 9.
 os.environ.setdefault(
@@ -122,7 +118,7 @@ def _order(item: pytest.Item) -> int:
         return 0
     if "kube_session" in getattr(item, "fixturenames", ()) or item.nodeid.startswith(_LONG_FILES):
         return 1
-    return 3 if item.nodeid.startswith("tests/unit/") else 2
+    return 2
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -134,11 +130,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def schedule(self) -> None:
             self.marked = set(_GROUP_FILE.read_text(encoding="utf-8").splitlines())
             super().schedule()
-
-        def _assign_work_unit(self, node: Any) -> None:
-            if node.gateway.id in _FROM_THE_END:
-                self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
-            super()._assign_work_unit(node)
 
         def _split_scope(self, nodeid: str) -> str:
             return NAMESPACES if nodeid in self.marked else nodeid.partition("::")[0]

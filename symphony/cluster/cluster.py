@@ -915,7 +915,7 @@ class Cluster(CheckedAttributes):
 
         ``on_error`` is called with the error for each experiment that cannot be described.
         """
-        found = self.implementation.observe_all(experiments)
+        found = self._read_together() if len(experiments) > 1 else {}
         statuses = []
         for name in experiments:
             if name in found:
@@ -929,6 +929,14 @@ class Cluster(CheckedAttributes):
             except SymphonyError as exc:
                 on_error(exc)
         return statuses
+
+    def _read_together(self) -> Mapping[str, ExperimentStatus]:
+        """Return the statuses of the experiments that the backend reads together."""
+        try:
+            with self.implementation.watch(None, follow=False) as watch:
+                return {status.name: status for status in watch.read().statuses}
+        except Unsupported:
+            return {}
 
     @contextlib.contextmanager
     def watch_experiment(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
@@ -952,12 +960,16 @@ class Cluster(CheckedAttributes):
         `list_experiments` and `describe_experiments`.
         """
 
-        def read() -> WatchedStatuses:
+        def read_one_by_one() -> WatchedStatuses:
             names = self.list_experiments()
             return WatchedStatuses(self.describe_experiments(names, on_error=on_error))
 
-        with self.implementation.watch_all() as read_watched:
-            yield read if read_watched is None else read_watched
+        with contextlib.ExitStack() as opened:
+            try:
+                read = opened.enter_context(self.implementation.watch(None)).read
+            except Unsupported:
+                read = read_one_by_one
+            yield read
 
     def describe_process_group(
         self, experiment: str, process_group: str

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from symphony.cluster.results import WatchedStatuses
 from symphony.errors import NotFound
 
 if TYPE_CHECKING:
     from symphony.cluster.backend import Inspection, Watch
+    from symphony.cluster.results import WatchedStatuses
 
 
 @contextlib.contextmanager
@@ -29,17 +29,12 @@ def watch_experiment(
             nonlocal watch
             if watch is not None:
                 try:
-                    return _read(watch)
+                    return watch.read()
                 except NotFound:
                     # The experiment was launched again, or was deleted.
                     watch = None
                     opened.close()
             watch = opened.enter_context(backend.watch(experiment))
-            return _read(watch)
+            return watch.read()
 
         yield read
-
-
-def _read(watch: Watch) -> WatchedStatuses:
-    status = watch.read()
-    return WatchedStatuses([status], watch.outage())

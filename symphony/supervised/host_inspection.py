@@ -7,7 +7,7 @@ import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.cluster import Manifest
+from symphony.cluster import Manifest, WatchedStatuses
 from symphony.cluster.backend import (
     Backend,
     LogPart,
@@ -74,17 +74,19 @@ class HostInspection(Backend[Manifest]):
         return self.runs.status(self.runs.find(experiment))
 
     @contextlib.contextmanager
-    def watch(self, experiment: str) -> Iterator[Watch]:
+    def watch(self, experiment: str | None, *, follow: bool = True) -> Iterator[Watch]:
         """Read only new events, as soon as they are written."""
         from symphony.supervised.read.log_files import growing
 
-        run = self.runs.find(experiment)
+        del follow
+        name = self._single(experiment)
+        run = self.runs.find(name)
         reader = self.runs.reader(run)
 
-        def read() -> ExperimentStatus:
+        def read() -> WatchedStatuses:
             # No event shows the deletion of an experiment that has finished.
-            self.runs.find(experiment)
-            return reader.read()
+            self.runs.find(name)
+            return WatchedStatuses([reader.read()])
 
         with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
             yield Watch(read, wait_for_events)

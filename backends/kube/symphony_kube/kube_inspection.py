@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.backend import Backend, LogPart, Selection, WaitGoal, Watch, wait_for_poll
@@ -77,60 +77,40 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         return status
 
     @contextlib.contextmanager
-    def watch(self, experiment: str) -> Iterator[Watch]:
-        """Watch an experiment's objects. During an outage, the latest known status is returned."""
-        from symphony_kube.watch import statuses
+    def watch(self, experiment: str | None, *, follow: bool = True) -> Iterator[Watch]:
+        """Watch an experiment's objects, or those of all experiments if the user may list all Pods.
 
-        outage = ""
-        with statuses.watch_experiment(self.api, self._scope(experiment)) as read:
-
-            def read_supervised() -> ExperimentStatus:
-                nonlocal outage
-                self.ensure_supervisor(experiment)
-                watched = read()
-                outage = watched.outage
-                return watched.statuses[0]
-
-            yield Watch(read_supervised, wait_for_poll, lambda: outage)
-
-    def observe_all(self, names: Sequence[str]) -> Mapping[str, ExperimentStatus]:
-        """List the Pods of all experiments with one request, if the user may list them."""
-        from symphony_kube.api.errors import ApiError
-        from symphony_kube.watch.all_experiments import describe_together
-
-        found: Mapping[str, ExperimentStatus] = {}
-        if len(names) > 1:
-            # Without the right to list the Pods of all namespaces, each experiment is listed.
-            with contextlib.suppress(ApiError):
-                found = describe_together(self.api, names, namespace=self._scopes.namespace)
-        for name in found:
-            self.ensure_supervisor(name)
-        return found
-
-    @contextlib.contextmanager
-    def watch_all(self) -> Iterator[Callable[[], WatchedStatuses] | None]:
-        """Watch the objects of all experiments, if the user may list all Pods."""
+        During an outage, the latest known statuses are returned.
+        """
         from symphony_kube.api.errors import ApiError
         from symphony_kube.watch import statuses
 
+        namespace = self._scopes.namespace
+        if experiment is not None:
+            watch = statuses.watch_experiment(self.api, self._scope(experiment))
+        elif follow:
+            watch = statuses.watch_experiments(self.api, namespace=namespace)
+        else:
+            watch = statuses.list_statuses(self.api, namespace=namespace)
         with contextlib.ExitStack() as opened:
             try:
-                watch = statuses.watch_experiments(self.api, namespace=self._scopes.namespace)
                 read = opened.enter_context(watch)
             except ApiError as exc:
-                if exc.status != 403:
-                    raise
                 # A user who may not list all Pods may list those of single experiments.
-                yield None
-                return
+                if exc.status == 403 or not follow:
+                    self._single(experiment)
+                raise
 
             def read_supervised() -> WatchedStatuses:
+                if experiment is not None:
+                    self.ensure_supervisor(experiment)
                 watched = read()
-                for status in watched.statuses:
-                    self.ensure_supervisor(status.name)
+                if experiment is None:
+                    for status in watched.statuses:
+                        self.ensure_supervisor(status.name)
                 return watched
 
-            yield read_supervised
+            yield Watch(read_supervised, wait_for_poll)
 
     def wait(self, experiment: str, goal: WaitGoal, on_change: OnChange = None) -> ExperimentStatus:
         """Wait until every process has reached the given state, and report what delays it."""

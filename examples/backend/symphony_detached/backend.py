@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.archive.run_record import RECORD_FILE, read_json
+from symphony.cluster import WatchedStatuses
 from symphony.cluster.backend import Backend, ProcessRequest, Selection, Watch
 from symphony.cluster.matching import experiment_exists, experiment_not_found
 from symphony.errors import LaunchFailed
@@ -159,15 +160,17 @@ class DetachedBackend(Backend[HostManifest]):
         return StatusReader(self._find(experiment)).read()
 
     @contextlib.contextmanager
-    def watch(self, experiment: str) -> Iterator[Watch]:
+    def watch(self, experiment: str | None, *, follow: bool = True) -> Iterator[Watch]:
         """Read new events as soon as they are written."""
-        run = self._find(experiment)
+        del follow
+        name = self._single(experiment)
+        run = self._find(name)
         reader = StatusReader(run)
 
-        def read() -> ExperimentStatus:
+        def read() -> WatchedStatuses:
             # No event shows the deletion of an experiment that has finished.
-            self._find(experiment)
-            return reader.read()
+            self._find(name)
+            return WatchedStatuses([reader.read()])
 
         with growing({"events": run.events}) as wait_for_events:
             yield Watch(read, wait_for_events)

@@ -116,8 +116,8 @@ class Backend(Inspection, Generic[ManifestT]):
 
     A backend has to define `reserve`, `render`, `create`, `delete`, `names`, `observe` and
     `output`. All other methods are optional: by default, they raise `Unsupported`, or do what
-    their documentation says. `observe_all`, `watch`, `watch_all` and `log` follow from others, but
-    some platforms need fewer requests for them. `wait` can end early or explain a delay, and
+    their documentation says. `watch` and `log` follow from others, but some
+    platforms need fewer requests for them. `wait` can end early or explain a delay, and
     `launch` can reserve a name before it plans. With ``dry_run``, a method changes
     nothing. The methods that read experiments are in `Inspection`, and those that reach processes
     in `Access`. A backend declares in `symphony.hookspecs.BackendInfo` which capabilities it has.

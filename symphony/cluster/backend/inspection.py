@@ -9,12 +9,12 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from symphony.cluster.backend.process_access import Access
+from symphony.cluster.results import WatchedStatuses
 from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
     from symphony.cluster.backend.records import Records
     from symphony.cluster.matching import Until
-    from symphony.cluster.results import WatchedStatuses
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.process_details import ProcessDetails
@@ -26,17 +26,16 @@ POLL_SECONDS = 0.1
 
 
 class Watch(NamedTuple):
-    """The observation of one experiment over some time.
+    """The observation of one experiment, or of all experiments, over some time.
 
-    ``read`` returns the current status, and raises `NotFound` if the experiment does not exist any
-    more. During an outage, it can return the latest known status; ``outage`` returns a message
-    about this, or ``""``. ``wait`` blocks until the status may have changed, for at most a number
-    of seconds.
+    ``read`` returns the current statuses. If one experiment is observed, it returns one status, and
+    raises `NotFound` if the experiment does not exist any more. During an outage, it can return the
+    latest known statuses with a message. ``wait`` blocks until a status may have changed, for at
+    most a number of seconds.
     """
 
-    read: Callable[[], ExperimentStatus]
+    read: Callable[[], WatchedStatuses]
     wait: Callable[[float], object]
-    outage: Callable[[], str] = str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,29 +125,24 @@ class Inspection(Access):
         raise self._unsupported(f"cannot report the status of {experiment!r}")
 
     @contextlib.contextmanager
-    def watch(self, experiment: str) -> Iterator[Watch]:
-        """Return a context in which an experiment is observed.
+    def watch(self, experiment: str | None, *, follow: bool = True) -> Iterator[Watch]:
+        """Return a context in which an experiment is observed, or all of them if it is None.
 
-        By default, `observe` is called several times in a second. A platform that reports changes,
-        or of which only what is new can be read, does this faster and with less work.
+        Without ``follow``, the status is read only once. By default, `observe` is called several
+        times in a second. A platform that reports changes, or of which only what is new can be
+        read, does this faster and with less work. Raises `Unsupported` if the experiments can only
+        be observed one by one, which is the default. A status that is missing is then read with
+        `observe`.
         """
-        yield Watch(partial(self.observe, experiment), wait_for_poll)
+        del follow
+        observe = partial(self.observe, self._single(experiment))
+        yield Watch(lambda: WatchedStatuses([observe()]), wait_for_poll)
 
-    def observe_all(self, names: Sequence[str]) -> Mapping[str, ExperimentStatus]:
-        """Return the statuses of those of the experiments that can be read together.
-
-        `observe` reads the others. By default, all are read one by one.
-        """
-        del names
-        return {}
-
-    @contextlib.contextmanager
-    def watch_all(self) -> Iterator[Callable[[], WatchedStatuses] | None]:
-        """Return a context with a function that returns the current statuses of all experiments.
-
-        The context contains None if all experiments cannot be watched together.
-        """
-        yield None
+    def _single(self, experiment: str | None) -> str:
+        """Return the name of an experiment. Raises `Unsupported` if it stands for all of them."""
+        if experiment is None:
+            raise self._unsupported("cannot observe all experiments together")
+        return experiment
 
     def wait(
         self, experiment: str, goal: WaitGoal, on_change: Callable[[ExperimentStatus], None] | None
@@ -160,7 +154,7 @@ class Inspection(Access):
         from symphony.cluster.backend.waiting import wait_until
 
         with self.watch(experiment) as watch:
-            return wait_until(watch.read, watch.wait, goal, on_change)
+            return wait_until(watch, goal, on_change)
 
     def record(self, experiment: str) -> Mapping[str, Any]:
         """Return the description of the launch that `create` has received."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from symphony.cluster.matching import still_awaited, wait_timeout
 
 if TYPE_CHECKING:
-    from symphony.cluster.backend import WaitGoal
+    from symphony.cluster.backend import WaitGoal, Watch
     from symphony.status import ExperimentStatus
 
 # How often a status is read if the backend reports no change.
@@ -17,21 +17,19 @@ _STATUS_CHECK_SECONDS = 1.0
 
 
 def wait_until(
-    read: Callable[[], ExperimentStatus],
-    pause: Callable[[float], object],
+    watch: Watch,
     goal: WaitGoal,
     on_change: Callable[[ExperimentStatus], None] | None,
 ) -> ExperimentStatus:
     """Wait until an experiment has reached ``goal``, and return its status.
 
-    ``read`` returns the current status. ``pause`` blocks until the status may have changed, for at
-    most a number of seconds. ``on_change`` is called with each status that differs from the
-    previous one. Raises `TimeoutError`.
+    ``on_change`` is called with each status that differs from the previous one. Raises
+    `TimeoutError`.
     """
     deadline = None if goal.timeout is None else time.monotonic() + goal.timeout
     previous: ExperimentStatus | None = None
     while True:
-        status = read()
+        (status,) = watch.read().statuses
         if on_change is not None and status != previous:
             on_change(status)
         previous = status
@@ -45,4 +43,4 @@ def wait_until(
             seconds = min(seconds, deadline - time.monotonic())
         if seconds <= 0:
             raise wait_timeout(status, goal.until, awaited, goal.timeout or 0.0)
-        pause(seconds)
+        watch.wait(seconds)

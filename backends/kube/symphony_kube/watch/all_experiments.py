@@ -114,11 +114,10 @@ class ExperimentsWatch:
             self._complete()
         return [self._observe(name, state) for name, state in sorted(self._states.items())]
 
-    def complete_readiness(self, names: Iterable[str]) -> None:
-        """Read the logs that show whether processes of these experiments are ready."""
-        for name in names:
-            state = self._states.get(name)
-            if state is not None and any(unit.logs for unit in state.units):
+    def complete_readiness(self) -> None:
+        """Read the logs that show whether processes are ready."""
+        for name, state in self._states.items():
+            if any(unit.logs for unit in state.units):
                 from symphony_kube.status.ready_logs import complete_readiness
 
                 complete_readiness(self._api, self._scope(name), state)
@@ -220,16 +219,13 @@ class ExperimentsWatch:
         return Scope(experiment=name, namespace=self._namespace, shared=True)
 
 
-def describe_together(
-    api: Api, names: Iterable[str], *, namespace: str | None
-) -> dict[str, ExperimentStatus]:
-    """Return the statuses of several experiments, which takes one list request for each kind.
+def list_together(api: Api, *, namespace: str | None) -> list[ExperimentStatus]:
+    """Return the statuses of all experiments, which takes one list request for each kind.
 
     Experiments without Pods and Jobs are omitted. Reasons that only events contain are missing.
     Raises `ApiError` if the user may not list the Pods of all namespaces, or of ``namespace``.
     """
-    wanted = set(names)
     with ExperimentsWatch(api, namespace=namespace, follow=False) as watch:
         watch.start()
-        watch.complete_readiness(wanted)
-        return {status.name: status for status in watch.read() if status.name in wanted}
+        watch.complete_readiness()
+        return watch.read()

@@ -17,7 +17,7 @@ from symphony.cluster import WatchedStatuses
 from symphony.errors import NotFound
 from symphony_kube.status.event_sources import pod_events
 from symphony_kube.status.experiments import can_explain, explain_now
-from symphony_kube.watch.all_experiments import ExperimentsWatch
+from symphony_kube.watch.all_experiments import ExperimentsWatch, list_together
 from symphony_kube.watch.observations import ObservationStream
 
 if TYPE_CHECKING:
@@ -73,6 +73,15 @@ def watch_experiments(
         watch.start()
         watch.start_names()
         yield lambda: WatchedStatuses(watch.read(), _outage(api, watch.silent_seconds))
+
+
+@contextmanager
+def list_statuses(api: Api, *, namespace: str | None) -> Iterator[Callable[[], WatchedStatuses]]:
+    """Return a context with a function that returns the statuses of all experiments, which are read
+    once; see `list_together`.
+    """
+    found = WatchedStatuses(list_together(api, namespace=namespace))
+    yield lambda: found
 
 
 class _SetupReasons:

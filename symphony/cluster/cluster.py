@@ -1153,10 +1153,26 @@ class Cluster(CheckedAttributes):
         previous: bool = False,
     ) -> Iterator[str]:
         """Yield the log of a process in pieces, with bytes decoded as in `symphony.log_text`."""
-        from symphony.cluster.backend import LogPart
+        from symphony.cluster.backend import Selection
+        from symphony.log_blocks import LogBlock
 
-        part = LogPart(_start_time(since), since, tail, previous)
-        return self.implementation.log(experiment, process, part)
+        backend = self.implementation
+        if previous and not backend.keeps_previous_output:
+            raise Unsupported(
+                f"the {backend.name} backend keeps one log of a process, which continues after a "
+                f"restart: {process!r} has no previous one"
+            )
+        selection = Selection(
+            processes=[process],
+            find_names=lambda: [process],
+            since=_start_time(since),
+            given_since=since,
+            tail=tail,
+            as_written=True,
+            previous=previous,
+        )
+        items = backend.output(experiment, selection)
+        return (item.text for item in items if isinstance(item, LogBlock))
 
     def hidden_values(self, experiment: str, changed: Experiment | None = None) -> HiddenValues:
         """Return the values that views hide in the output of an experiment.

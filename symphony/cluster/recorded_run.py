@@ -14,7 +14,7 @@ from symphony.archive.run_record import (
     TOPOLOGY_FILE,
     read_json,
 )
-from symphony.cluster.backend import Backend, LaunchRequest, LogPart, Selection, WaitGoal
+from symphony.cluster.backend import Backend, LaunchRequest, Selection, WaitGoal
 from symphony.cluster.backend.records import Records
 from symphony.cluster.cluster import Manifest, OnChange
 from symphony.errors import BackendError, Unsupported
@@ -104,21 +104,20 @@ class RecordBackend(Backend[Manifest]):
 
     def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock]:
         """Yield the recorded output, to which nothing is added."""
-        from symphony.log_blocks import to_blocks
+        from symphony.log_blocks import LogBlock, to_blocks
 
         del experiment
         directory = self._run.path / LOG_DIRECTORY
+        if selection.as_written:
+            (name,) = selection.names
+            pieces = archived_logs.iter_text(
+                directory, name, since=selection.since, tail=selection.tail
+            )
+            return (LogBlock(name, piece) for piece in pieces)
         lines = archived_logs.iter_lines(
             directory, selection.names, since=selection.since, tail=selection.tail
         )
         return to_blocks(lines)
-
-    def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
-        """Yield a recorded log."""
-        if part.previous:
-            return super().log(experiment, process, part)
-        directory = self._run.path / LOG_DIRECTORY
-        return archived_logs.iter_text(directory, process, since=part.since, tail=part.tail)
 
     # --- methods that would change something ---
 

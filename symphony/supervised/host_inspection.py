@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from symphony.cluster import Manifest, WatchedStatuses
 from symphony.cluster.backend import (
     Backend,
-    LogPart,
     Selection,
     Watch,
 )
@@ -59,6 +58,10 @@ class HostInspection(Backend[Manifest]):
         A backend overrides this method if its log files can contain other text.
         """
         return text
+
+    def clean_pieces(self, pieces: Iterator[str]) -> Iterator[str]:
+        """Do the same for consecutive parts of a log."""
+        return pieces
 
     def names(self) -> Collection[str]:
         """Return the names of the run directories."""
@@ -179,6 +182,8 @@ class HostInspection(Backend[Manifest]):
         """Yield the output in the log files, and the recorded events."""
         from symphony.supervised.read.output import iter_output
 
+        if selection.as_written:
+            return self._iter_log(experiment, selection)
         run = self.runs.find(experiment)
         return iter_output(
             run,
@@ -188,17 +193,20 @@ class HostInspection(Backend[Manifest]):
             ignored=self.ignored_last_line,
         )
 
-    def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
+    def _iter_log(self, experiment: str, selection: Selection) -> Iterator[LogBlock]:
         """Yield what the log file of a process contains."""
-        if part.previous:
-            return super().log(experiment, process, part)
-        return self._log_text(experiment, process, part)
-
-    def _log_text(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
+        from symphony.log_blocks import LogBlock
         from symphony.supervised.read.log_files import iter_text
 
+        (name,) = selection.names
         run = self.runs.find(experiment)
         with run.report_damage(run.logs):
-            yield from iter_text(
-                run, process, since=part.since, tail=part.tail, ignored=self.ignored_last_line
+            pieces = iter_text(
+                run,
+                name,
+                since=selection.since,
+                tail=selection.tail,
+                ignored=self.ignored_last_line,
             )
+            for piece in self.clean_pieces(pieces):
+                yield LogBlock(name, piece)

@@ -262,7 +262,6 @@ OTHER_NAMES = {
     "symphony.cluster.WatchedStatuses",
     "symphony.cluster.backend.Backend",
     "symphony.cluster.backend.LaunchRequest",
-    "symphony.cluster.backend.LogPart",
     "symphony.cluster.backend.NamedProcess",
     "symphony.cluster.backend.Place",
     "symphony.cluster.backend.ProcessRequest",

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster.backend import Backend, LogPart, Selection, WaitGoal, Watch, wait_for_poll
+from symphony.cluster.backend import Backend, Selection, WaitGoal, Watch, wait_for_poll
 from symphony.cluster.cluster import Manifest
 from symphony.errors import NotFound
 from symphony_kube.access.kube_access import KubeAccess
@@ -30,6 +30,7 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
     """
 
     followed_output_includes_events = True
+    keeps_previous_output = True
 
     def __init__(self, options: KubeOptions) -> None:
         super().__init__(options.backend, options.connection, options.scopes)
@@ -180,6 +181,8 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         from symphony.log_blocks import to_blocks
         from symphony_kube.logs import read
 
+        if selection.as_written:
+            return self._read_log(experiment, selection)
         scope = self._scope(experiment)
         since, tail = self._start_time(selection.given_since), selection.tail
         if selection.follow and selection.events:
@@ -189,18 +192,21 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         )
         return to_blocks(lines)
 
-    def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
+    def _read_log(self, experiment: str, selection: Selection) -> Iterator[LogBlock]:
         """Yield the logs of a process's containers."""
+        from symphony.log_blocks import LogBlock
         from symphony_kube.logs import read
 
-        yield read.read_log(
+        (name,) = selection.names
+        text = read.read_log(
             self.api,
             self._scope(experiment),
-            process,
-            since=self._start_time(part.given_since),
-            tail=part.tail,
-            previous=part.previous,
+            name,
+            since=self._start_time(selection.given_since),
+            tail=selection.tail,
+            previous=selection.previous,
         )
+        yield LogBlock(name, text)
 
     def _start_time(self, given: float | str | None) -> float | None:
         """Return the time since which logs are read, by the clock of the API server."""

@@ -29,7 +29,7 @@ from symphony_slurm.stop_job import stop_job
 
 if TYPE_CHECKING:
     from symphony.cluster import Progress
-    from symphony.cluster.backend import LogPart, NamedProcess, Place, Selection
+    from symphony.cluster.backend import NamedProcess, Place, Selection
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
@@ -162,13 +162,12 @@ class SlurmBackend(TerminalBackend):
     def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock | ExperimentEvent]:
         """Yield the output once the shared file system shows the logs."""
         run = self.runs.find(experiment)
-        wait_for_logs(run, [process.name for process in self.runs.status(run)])
+        if selection.as_written:
+            names = selection.names
+        else:
+            names = [process.name for process in self.runs.status(run)]
+        wait_for_logs(run, names)
         return super().output(experiment, selection)
-
-    def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
-        """Yield the log of a process once the shared file system shows it."""
-        wait_for_logs(self.runs.find(experiment), [process])
-        return super().log(experiment, process, part)
 
     def external_addresses(
         self, experiment: str, service: str | None = None

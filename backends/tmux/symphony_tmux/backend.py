@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from symphony.cluster.backend import LogPart, NamedProcess
+from symphony.cluster.backend import NamedProcess
 from symphony.errors import NotFound
 from symphony.status import ExperimentStatus, ReasonCode
 from symphony.supervised.host_backend import HostBackend, Launcher
@@ -95,9 +95,9 @@ class TmuxBackend(HostBackend):
         """Return the output of a process that a part of its window contains."""
         return clean(text)
 
-    def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
-        """Yield the output of a process, which its log file contains as shown in the window."""
-        return clean_pieces(super().log(experiment, process, part))
+    def clean_pieces(self, pieces: Iterator[str]) -> Iterator[str]:
+        """Return the output of a process that consecutive parts of its window contain."""
+        return clean_pieces(pieces)
 
     def attach(self, experiment: str, process: NamedProcess, *, dry_run: bool) -> None:
         """Attach the terminal to a process's window. The process may have exited already."""

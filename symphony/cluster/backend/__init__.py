@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from symphony.cluster.backend.inspection import (
     Inspection,
-    LogPart,
     Selection,
     WaitGoal,
     Watch,
@@ -116,8 +115,8 @@ class Backend(Inspection, Generic[ManifestT]):
 
     A backend has to define `reserve`, `render`, `create`, `delete`, `names`, `observe` and
     `output`. All other methods are optional: by default, they raise `Unsupported`, or do what
-    their documentation says. `watch` and `log` follow from others, but some
-    platforms need fewer requests for them. `wait` can end early or explain a delay, and
+    their documentation says. `watch` follows from `observe`, but some platforms
+    report changes. `wait` can end early or explain a delay, and
     `launch` can reserve a name before it plans. With ``dry_run``, a method changes
     nothing. The methods that read experiments are in `Inspection`, and those that reach processes
     in `Access`. A backend declares in `symphony.hookspecs.BackendInfo` which capabilities it has.
@@ -246,7 +245,6 @@ __all__ = [
     "Backend",
     "ChangeRequest",
     "LaunchRequest",
-    "LogPart",
     "NamedProcess",
     "Inspection",
     "Place",

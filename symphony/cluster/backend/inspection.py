@@ -49,6 +49,10 @@ class Selection:
     With ``follow``, the output continues until the processes have exited. With ``events``, the
     events of these processes are included, and those of the experiment if all of its processes are
     selected. With ``tail``, only new events are included.
+
+    With ``as_written``, the output of one process is read unchanged. The blocks can then end within
+    a line, and need no times. With ``previous``, it is the output before the last restart of the
+    process, which is only read if `keeps_previous_output` is true.
     """
 
     processes: Sequence[str] | None = None
@@ -58,6 +62,8 @@ class Selection:
     tail: int | None = None
     follow: bool = False
     events: bool = False
+    as_written: bool = False
+    previous: bool = False
 
     @cached_property
     def names(self) -> Sequence[str]:
@@ -66,19 +72,6 @@ class Selection:
         Raises `NotFound` if a name selects no process.
         """
         return self.find_names()
-
-
-class LogPart(NamedTuple):
-    """The part of a log to read: from the time ``since`` on, or the last ``tail`` lines of it.
-
-    ``since`` and ``given_since`` are those of `Selection`. With ``previous``, only the output
-    before the last restart is read.
-    """
-
-    since: float | None = None
-    given_since: float | str | None = None
-    tail: int | None = None
-    previous: bool = False
 
 
 class WaitGoal(NamedTuple):
@@ -106,6 +99,8 @@ class Inspection(Access):
     output_includes_events: bool = False
     # True if `output` does so if the output is followed.
     followed_output_includes_events: bool = False
+    # True if the output of a process before its last restart is kept separately.
+    keeps_previous_output: bool = False
 
     def names(self) -> Collection[str]:
         """Return the names of the experiments that symphony has launched, in any order."""
@@ -206,25 +201,3 @@ class Inspection(Access):
         """
         del selection
         raise self._unsupported(f"keeps no output of {experiment!r}")
-
-    def log(self, experiment: str, process: str, part: LogPart) -> Iterator[str]:
-        """Yield the log of a process in pieces, as the process has written it.
-
-        The text is that of `symphony.log_text`. By default, the pieces are the blocks of `output`.
-        Raises `Unsupported` for the output before a restart if it is not kept separately.
-        """
-        from symphony.log_blocks import LogBlock
-
-        if part.previous:
-            raise self._unsupported(
-                "keeps one log of a process, which continues after a restart: "
-                f"{process!r} has no previous one"
-            )
-        selection = Selection(
-            find_names=lambda: [process],
-            since=part.since,
-            given_since=part.given_since,
-            tail=part.tail,
-        )
-        items = self.output(experiment, selection)
-        return (item.text for item in items if isinstance(item, LogBlock))

@@ -30,8 +30,9 @@ from symphony.support.directories.state_home import STATE_VARIABLE
 # The size of the reserve. It has space for the events of a stop, and for some restarts.
 RESERVE_BYTES, RESERVE_BYTES_PER_PROCESS = 16 << 10, 1 << 10
 # The maximum size of the log, which can be exceeded by half after a supervisor was replaced. A
-# checkpoint contains less than 1 KiB for each process.
-LIMIT_BYTES, LIMIT_BYTES_PER_PROCESS = 16 << 20, 4 << 10
+# checkpoint contains less than 1 KiB for each process. Each command that needs the state reads the
+# whole log, which takes about 100 ms for 1 MiB.
+LIMIT_BYTES, LIMIT_BYTES_PER_PROCESS = 4 << 20, 4 << 10
 _COPY_BYTES = 1 << 20
 
 

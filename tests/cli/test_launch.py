@@ -47,10 +47,14 @@ class TestWait:
     def test_exit_code_is_that_of_the_first_failure(
         self, program: Program, options: list[str]
     ) -> None:
-        bad = {"cmd": "exit 5", "ready": {"command": ["false"]}}
+        bad = {"cmd": "seq 12; exit 5", "ready": {"command": ["false"]}}
         file = program.file("rl", {"good": FOREVER, "bad": bad})
         done = program("launch", file, "--wait", "ready", *options)
-        assert (done.returncode, done.stderr) == (5, "bad failed: exit code 5\n")
+        last_lines = "".join(f"  {number}\n" for number in range(3, 13))
+        assert (done.returncode, done.stderr) == (
+            5,
+            f"bad failed: exit code 5\nlast lines (of bad):\n{last_lines}",
+        )
         if options:
             assert json.loads(done.stdout)["experiment"] == "rl"
         else:
@@ -58,7 +62,7 @@ class TestWait:
         assert program.cluster.describe_process("rl", "good").state.value == "running"
 
     def test_exit_code_is_1_if_a_process_is_not_ready_in_time(self, program: Program) -> None:
-        late = {"cmd": FOREVER, "ready": NEVER_READY}
+        late = {"cmd": f"echo not yet; {FOREVER}", "ready": NEVER_READY}
         file = program.file("rl", {"late": late, "next": {"cmd": "true", "starts_after": "late"}})
         done = program("launch", file, "--wait", "ready")
         assert (done.returncode, done.stderr.splitlines()) == (
@@ -66,6 +70,8 @@ class TestWait:
             [
                 f"next failed: never started: late was {LATE}",
                 f"late running: {LATE}",
+                "last lines (of late):",
+                "  not yet",
             ],
         )
         (status, _) = program.json("ps", "rl")["processes"]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from symphony.cluster.hidden_output import shown_status, without_secrets
 from symphony.cluster.matching import narrowed, select_processes
 from symphony.code.take_snapshots import packing_once
+from symphony.commandline.commands.last_lines import print_last_lines
 from symphony.commandline.commands.stuck import Stuck, observing_pending_processes
 from symphony.commandline.exit_codes import (
     FAILED,
@@ -229,8 +230,9 @@ def wait_for_start(
     return shown_status(cluster, status)
 
 
-def report_failures(status: ExperimentStatus, until: Until) -> int:
-    """Print a line for each process that failed or was not ready in time, and return the exit code.
+def report_failures(cluster: Cluster, status: ExperimentStatus, until: Until) -> int:
+    """Print a line for each process that failed or was not ready in time, and the last lines of the
+    first ones. Return the exit code.
 
     The exit code is that of the first process that failed. If no process failed, it is 1 if a
     process was not ready in time, and 0 otherwise. Failed processes take precedence, because it
@@ -243,6 +245,7 @@ def report_failures(status: ExperimentStatus, until: Until) -> int:
         print_note(line)
     for process in late:
         print_note(views.failure_line(process))
+    print_last_lines(cluster, status.name, [*views.failed_processes(status), *late])
     if status.exit_code:
         return status.exit_code
     return FAILED if late else OK

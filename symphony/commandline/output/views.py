@@ -143,13 +143,18 @@ def state_colour(title: str, cell: str) -> str:
     return STATE_COLOURS.get(cell, "") if title == "STATE" else ""
 
 
+def failed_processes(status: ExperimentStatus) -> list[ProcessStatus]:
+    """Return the failed processes, in the order in which they exited."""
+    failed = [process for process in status if process.failed]
+    return sorted(failed, key=lambda process: process.ended or float("inf"))
+
+
 def failure_lines(status: ExperimentStatus) -> list[str]:
     """Return one line for each failed process, in the order in which the processes exited.
 
     Many processes with the same cause share a line.
     """
-    failed = [process for process in status if process.failed]
-    failed.sort(key=lambda process: process.ended or float("inf"))
+    failed = failed_processes(status)
     group_of = {}
     for group in group_by_cause((process.path, _failure(process)) for process in failed):
         group_of.update(dict.fromkeys(group.names, group))

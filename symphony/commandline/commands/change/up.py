@@ -111,7 +111,7 @@ def _up(line: Line, experiment: Experiment, args: argparse.Namespace) -> int:
     status = foreground.wait_for_start(
         line.cluster, experiment.name, args.wait, timeout=args.timeout
     )
-    return foreground.report_failures(status, args.wait)
+    return foreground.report_failures(line.cluster, status, args.wait)
 
 
 def _up_after_edits(line: Line, args: argparse.Namespace) -> int:

@@ -69,13 +69,11 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
 
 def _last_lines(line: Line, experiment: str, process: str, hidden: HiddenValues) -> list[str]:
     """Return the last lines of a log, or an error message if reading it fails."""
-    from symphony.commandline.output.describe import LAST_LINES
+    from symphony.commandline.commands.last_lines import last_lines
     from symphony.errors import SymphonyError
-    from symphony.support.escapes import remove_controls
 
     try:
-        log = line.cluster.get_log(experiment, process, tail=LAST_LINES)
+        return last_lines(line.cluster, experiment, process, hidden)
     except SymphonyError as exc:
         # The other details are useful even if the log is not available.
         return [f"({error_message(exc)})"]
-    return remove_controls(hidden.in_text(log), keep_colours=False).splitlines()

@@ -138,4 +138,4 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
         raise timeout_error
     if status is None:
         return OK
-    return foreground.report_failures(status, args.wait)
+    return foreground.report_failures(line.cluster, status, args.wait)

@@ -17,6 +17,8 @@ from symphony.support.data_classes import dataclass
 # A shell, and symphony, report that signal n killed a process as this number plus n.
 _SIGNAL_EXIT_CODE = 128
 _RESTART_CODES = (ReasonCode.BACKING_OFF, ReasonCode.EXPERIMENT_RESTARTS)
+# A process that ended for one of these reasons had started, although its start may be unknown.
+_AFTER_START = (ReasonCode.EXITED, ReasonCode.LOST, ReasonCode.UNIT_FAILED)
 
 
 class EventKind(str, enum.Enum):
@@ -357,7 +359,7 @@ def _exit_event(old: ProcessStatus, process: ProcessStatus, now: float) -> Exper
         was_stopped = old.reason_code is ReasonCode.STOPPING
     if was_stopped:
         kind, text = EventKind.STOPPED, stop_text(code, reason)
-    elif process.started is None and code is None and process.reason_code is not ReasonCode.LOST:
+    elif process.started is None and code is None and process.reason_code not in _AFTER_START:
         kind, text = EventKind.NEVER_STARTED, never_text(reason)
     else:
         kind, text = EventKind.EXITED, exit_text(code, reason, process.reason_code)

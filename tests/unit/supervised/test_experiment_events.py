@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from symphony import ExperimentStatus, ProcessStatus
 from symphony.events import EventKind, ExperimentEvent, events_between, select_events
 from symphony.plan.restart_policy import RestartPolicy
@@ -249,3 +251,19 @@ def test_disruption_is_shown_in_words() -> None:
     assert lines(translator.translate(lost))[-1] == (
         "process c lost: node1 was drained; started again"
     )
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (ReasonCode.EXITED, "exited (r)"),
+        (ReasonCode.UNIT_FAILED, "exited (r)"),
+        (ReasonCode.NEVER_STARTED, "will not start: r"),
+    ],
+)
+def test_end_of_a_process_whose_start_is_unknown(code: ReasonCode, text: str) -> None:
+    # On Kubernetes, the Pod that shows the start can be gone.
+    process = ProcessStatus(name="p", state=State.FAILED, reason="r", reason_code=code)
+    status = ExperimentStatus(name="e", backend="kube", processes=(process,))
+    (event,) = (event for event in events_between(None, status, 5.0) if event.process == "p")
+    assert event.text == text

@@ -579,18 +579,25 @@ def test_stored_roster_replaces_that_of_the_first_pod(is_changing, seconds, expe
     assert found["q"][2] is (Code.WAITING if expected is NOT_CREATED else Code.NEVER_STARTED)
 
 
-def test_ranks_whose_pods_were_all_deleted_say_so():
-    # Their supervisor can create them again. If it does not, they are lost.
-    ranks = tuple(Unit(name=f"r-{rank}", processes=(f"r-{rank}",), rank_of="r") for rank in (0, 1))
+@pytest.mark.parametrize(
+    ("replaced", "seconds", "expected"),
+    [
+        # The supervisor can create them again. If it does not, they are lost.
+        (True, 1, pending(Code.DISRUPTED, "lost: its Pod was deleted")),
+        (True, 61, lost(NO_POD)),
+        (False, 1, lost("its Pod was deleted")),
+    ],
+)
+def test_ranks_whose_pods_were_all_deleted(replaced, seconds, expected):
+    ranks = tuple(
+        Unit(name=f"r-{rank}", processes=(f"r-{rank}",), rank_of="r", replaced_if_lost=replaced)
+        for rank in (0, 1)
+    )
     record = EncodedRecord(roster=encode_roster(ranks))
     observer = ExperimentState("e")
     observer.record.use_stored(StoredRecord(record=record, created=AT, is_changing=False))
-    for seconds, expected in (
-        (1, pending(Code.DISRUPTED, "lost: its Pod was deleted")),
-        (61, lost(NO_POD)),
-    ):
-        status = observer.observe(AT + seconds).status
-        assert [summary(item) for item in status] == [expected, expected]
+    status = observer.observe(AT + seconds).status
+    assert [summary(item) for item in status] == [expected, expected]
 
 
 def test_roster_of_a_change_is_newer_than_the_stored_one():

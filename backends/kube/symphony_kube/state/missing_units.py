@@ -146,7 +146,8 @@ class MissingUnits:
         """
         if not self.is_launched:
             return False
-        return not (unit.starts_after or unit.supervised_restart or unit.rank_of)
+        restarts = unit.supervised_restart or (unit.rank_of and unit.replaced_if_lost)
+        return not (unit.starts_after or restarts)
 
 
 def with_problem(problem: Problem) -> ContainerStatus:

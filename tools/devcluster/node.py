@@ -219,7 +219,8 @@ def kubelet(
 def proxy(programs: Mapping[str, Path], node: Node, addresses: Addresses) -> list[str]:
     """Return kube-proxy's command line.
 
-    Its options leave the host's connection tracking limits unchanged.
+    Its options leave the host's connection tracking limits unchanged. As on other clusters, it
+    applies changes at most once a second.
     """
     return [
         str(programs["kube-proxy"]),
@@ -227,9 +228,6 @@ def proxy(programs: Mapping[str, Path], node: Node, addresses: Addresses) -> lis
         "--proxy-mode=iptables",
         f"--cluster-cidr={addresses.pods_net}",
         f"--hostname-override={node.name}",
-        # Each synchronization starts 20 processes. The first two changes after a pause are applied
-        # immediately, and later changes at most every three seconds.
-        "--iptables-min-sync-period=3s",
         "--iptables-sync-period=10m",
         "--conntrack-max-per-core=0",
         "--conntrack-tcp-timeout-established=0",

@@ -312,7 +312,7 @@ FIGURES = (
     ),
     Figure("methods of Cluster that backends override", find_overrides, 0, 0),
     Figure("comprehensions that nest or choose", find_dense_comprehensions, 0, 0),
-    Figure("methods of Backend and its records", find_backend_methods, 25, 33),
+    Figure("methods of Backend and its records", find_backend_methods, 25, 30),
     Figure("lines above 100 characters", find_long_lines, 50, 50),
 )
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from symphony.archive.run_record import RECORD_FILE, read_json
 from symphony.cluster import WatchedStatuses
-from symphony.cluster.backend import Backend, ProcessRequest, Selection, Watch
+from symphony.cluster.backend import Backend, LaunchRequest, ProcessRequest, Selection, Watch
 from symphony.cluster.matching import experiment_exists, experiment_not_found
 from symphony.errors import LaunchFailed
 from symphony.events import ExperimentEvent
@@ -58,8 +58,22 @@ class DetachedBackend(Backend[HostManifest]):
 
     # --- launching ---
 
+    def launch(self, request: LaunchRequest) -> HostManifest:
+        """Start the processes of an experiment, in the place of a finished one of this name."""
+        name = request.experiment.name
+        with self._reserve(name) as scheme:
+            manifest = self._render(request.resolve(scheme))
+            if request.dry_run:
+                return manifest
+            # An error must be raised before an experiment is deleted.
+            request.check_name(self.observe)
+            self.check(manifest)
+            self.delete(name, in_order=True, at_once=False, purge=False)
+            self._create(manifest, request.new_record(self.name))
+        return manifest
+
     @contextlib.contextmanager
-    def reserve(self, experiment: str) -> Iterator[AddressScheme]:
+    def _reserve(self, experiment: str) -> Iterator[AddressScheme]:
         """Lease the ports that a plan receives. Its supervisor inherits the leases."""
         replaced = directory.find(self._root, experiment)
         with PortLeases(ExperimentPorts(replaced)) as self._ports:
@@ -71,7 +85,7 @@ class DetachedBackend(Backend[HostManifest]):
                 avoid=self._ports.avoid,
             )
 
-    def render(self, plan: Plan) -> HostManifest:
+    def _render(self, plan: Plan) -> HostManifest:
         """Return the commands, directories and environments of the processes."""
         return render(
             plan,
@@ -88,7 +102,7 @@ class DetachedBackend(Backend[HostManifest]):
         preflight.check(manifest)
         return "every command, directory and secret exists"
 
-    def create(self, manifest: HostManifest, record: Mapping[str, Any]) -> None:
+    def _create(self, manifest: HostManifest, record: Mapping[str, Any]) -> None:
         """Write the directory of an experiment, and start its supervisor."""
         run = RunDirectory(self._root / manifest.experiment)
         with directory.launch_lock(self._root):
@@ -161,19 +175,11 @@ class DetachedBackend(Backend[HostManifest]):
 
     @contextlib.contextmanager
     def watch(self, experiment: str | None, *, follow: bool = True) -> Iterator[Watch]:
-        """Read new events as soon as they are written."""
+        """Read the events again as soon as there are new ones."""
         del follow
         name = self._single(experiment)
-        run = self._find(name)
-        reader = StatusReader(run)
-
-        def read() -> WatchedStatuses:
-            # No event shows the deletion of an experiment that has finished.
-            self._find(name)
-            return WatchedStatuses([reader.read()])
-
-        with growing({"events": run.events}) as wait_for_events:
-            yield Watch(read, wait_for_events)
+        with growing({"events": self._find(name).events}) as wait_for_events:
+            yield Watch(lambda: WatchedStatuses([self.observe(name)]), wait_for_events)
 
     def record(self, experiment: str) -> Mapping[str, Any]:
         """Return the description of the launch."""

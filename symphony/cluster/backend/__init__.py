@@ -7,7 +7,6 @@ backends share.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,6 @@ from symphony.cluster.backend.inspection import (
 )
 from symphony.cluster.backend.process_access import Access, NamedProcess, Place
 from symphony.cluster.matching import check_not_running
-from symphony.errors import Unsupported
 from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
@@ -83,7 +81,8 @@ class LaunchRequest:
     """The launch of an experiment; see `Cluster.launch`.
 
     ``defaults`` are the settings of the cluster for all experiments, and ``options`` its options,
-    which are recorded. With ``dry_run``, nothing is created.
+    which are recorded. With ``dry_run``, nothing is created. With ``force``, the experiment
+    replaces a running one of its name.
     """
 
     experiment: Experiment
@@ -92,6 +91,34 @@ class LaunchRequest:
     force: bool = False
     dry_run: bool = False
     on_change: Callable[[ExperimentStatus], None] | None = None
+
+    def resolve(self, scheme: AddressScheme) -> Plan:
+        """Return the plan of the experiment, whose services have the addresses of ``scheme``.
+
+        Raises `SpecError` if the experiment cannot be launched.
+        """
+        from symphony.plan.resolve import resolve
+
+        return resolve(self.experiment, scheme, self.defaults)
+
+    def check_name(self, observe: Callable[[str], ExperimentStatus]) -> None:
+        """Raise `AlreadyExists` if an experiment of this name is running and is not to be replaced.
+
+        ``observe`` returns the status of an experiment.
+        """
+        if not self.force:
+            check_not_running(observe, self.experiment.name)
+
+    def new_record(self, backend: str) -> dict[str, Any]:
+        """Return the description of a launch at this moment, as `Inspection.record` returns it.
+
+        ``backend`` is the name of the backend.
+        """
+        from symphony.archive.run_record import launch_record, run_name
+
+        name, launched = self.experiment.name, time.time()
+        run = run_name(name, launched, os.urandom(2).hex())
+        return launch_record(self.experiment, backend, run, launched, launch_options=self.options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,13 +140,12 @@ class ChangeRequest:
 class Backend(Inspection, Generic[ManifestT]):
     """The part of a cluster that depends on the platform. Each backend defines one subclass.
 
-    A backend has to define `reserve`, `render`, `create`, `delete`, `names`, `observe` and
-    `output`. All other methods are optional: by default, they raise `Unsupported`, or do what
-    their documentation says. `watch` follows from `observe`, but some platforms
-    report changes. `wait` can end early or explain a delay, and
-    `launch` can reserve a name before it plans. With ``dry_run``, a method changes
-    nothing. The methods that read experiments are in `Inspection`, and those that reach processes
-    in `Access`. A backend declares in `symphony.hookspecs.BackendInfo` which capabilities it has.
+    A backend has to define `launch`, `delete`, `names`, `observe` and `output`. All other methods
+    are optional: by default, they raise `Unsupported`, or do what their documentation says. `watch`
+    follows from `observe`, but some platforms report changes. `wait` can end early or explain a
+    delay. With ``dry_run``, a method changes nothing. The methods that read experiments are in
+    `Inspection`, and those that reach processes in `Access`. A backend declares in
+    `symphony.hookspecs.BackendInfo` which capabilities it has.
 
     ``name`` is the name of the backend. The names of experiments and processes are those that
     exist, and not patterns. Times are in seconds since the epoch. Every method raises
@@ -133,52 +159,18 @@ class Backend(Inspection, Generic[ManifestT]):
 
     # --- launching ---
 
-    def reserve(self, experiment: str) -> contextlib.AbstractContextManager[AddressScheme]:
-        """Return a context with the rules for the addresses of a plan of an experiment.
-
-        The ports that the rules have permitted are reserved until the end of the context, in which
-        `create` is called. The ports of a running experiment with the same name count as free,
-        because a launch replaces that experiment.
-        """
-        del experiment
-        raise self._unsupported("cannot assign addresses")
-
-    def render(self, plan: Plan) -> ManifestT:
-        """Return the description of everything that a launch of ``plan`` creates. Pure.
-
-        Raises `SpecError` if the plan cannot be launched.
-        """
-        raise self._unsupported(f"cannot launch {plan.experiment!r}")
-
     def launch(self, request: LaunchRequest) -> ManifestT:
         """Start all processes of an experiment, or none of them if one cannot be started.
 
-        Return the manifest. With ``request.dry_run``, only return the manifest of a launch at this
-        moment, and raise `SpecError` if the experiment cannot be launched. By default, the manifest
-        is the result of `render`. A finished experiment of this name is deleted when everything
-        else has been checked, and then `create` is called. Raises `AlreadyExists` if an experiment
-        of this name is running, unless ``force`` is set.
+        Return the manifest when all processes have started that do not wait for others. The
+        experiment goes on after this program has exited. With ``request.dry_run``, only return the
+        manifest of a launch at this moment, and raise `SpecError` if the experiment cannot be
+        launched. A finished experiment of this name is deleted when everything else has been
+        checked. Raises `AlreadyExists` if an experiment of this name is running, unless ``force``
+        is set, or if another program has used the name in the meantime, and `LaunchFailed` if a
+        process cannot be created.
         """
-        from symphony.archive.run_record import launch_record, run_name
-        from symphony.plan.resolve import resolve
-
-        experiment, launched = request.experiment, time.time()
-        name = experiment.name
-        with self.reserve(name) as scheme:
-            # An error must be raised before an experiment is deleted.
-            manifest = self.render(resolve(experiment, scheme, request.defaults))
-            if request.dry_run:
-                return manifest
-            run = run_name(name, launched, os.urandom(2).hex())
-            options = request.options
-            record = launch_record(experiment, self.name, run, launched, launch_options=options)
-            if not request.force:
-                check_not_running(self.observe, name)
-            with contextlib.suppress(Unsupported):
-                self.check(manifest)
-            self.delete(name, in_order=True, at_once=False, purge=False)
-            self.create(manifest, record)
-        return manifest
+        raise self._unsupported(f"cannot launch {request.experiment.name!r}")
 
     def at_run(self, run: Run) -> Inspection:
         """Return a backend whose methods for reading an experiment read the record of ``run``."""
@@ -190,22 +182,10 @@ class Backend(Inspection, Generic[ManifestT]):
         """
         raise self._unsupported(f"has no server that can check {manifest.experiment!r}")
 
-    def create(self, manifest: ManifestT, record: Mapping[str, Any]) -> None:
-        """Create everything that ``manifest`` describes, or nothing.
-
-        Return when all processes have started that do not wait for others. The experiment goes on
-        after this program has exited. ``record`` is the description of the launch, which `record`
-        returns; see `symphony.archive.run_record.launch_record`. Raises `AlreadyExists` if another
-        program has used the name in the meantime, and `LaunchFailed` if a process cannot be
-        created.
-        """
-        del record
-        raise self._unsupported(f"cannot launch {manifest.experiment!r}")
-
     # --- ending ---
 
     def delete(self, experiment: str, *, in_order: bool, at_once: bool, purge: bool) -> None:
-        """Stop an experiment and remove everything that `create` has created.
+        """Stop an experiment and remove everything that `launch` has created.
 
         If the experiment does not exist, nothing happens. If the backend keeps records of runs, the
         record and the logs move to the archive, unless ``purge`` is true. The other arguments are

@@ -152,7 +152,7 @@ class Inspection(Access):
             return wait_until(watch, goal, on_change)
 
     def record(self, experiment: str) -> Mapping[str, Any]:
-        """Return the description of the launch that `create` has received."""
+        """Return the description of the launch; see `LaunchRequest.new_record`."""
         raise self._unsupported(f"keeps no description of {experiment!r}")
 
     @cached_property

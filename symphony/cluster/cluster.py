@@ -25,7 +25,15 @@ from symphony.cluster.matching import (
     runs_from_elsewhere,
 )
 from symphony.cluster.results import ExecResult, Manifest, Tunnel, WatchedStatuses
-from symphony.errors import AlreadyExists, NotFound, SpecError, SymphonyError, Unsupported, shown
+from symphony.errors import (
+    AlreadyExists,
+    BackendError,
+    NotFound,
+    SpecError,
+    SymphonyError,
+    Unsupported,
+    shown,
+)
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus
 from symphony.support.argument_checks import CHECKS, Check, check_methods
 from symphony.support.attribute_checks import CheckedAttributes
@@ -637,10 +645,12 @@ class Cluster(CheckedAttributes):
 
         The processes keep the code that they have now, as far as it is recorded on this machine.
         """
+        from symphony.archive.code_archives import read_archives
         from symphony.cluster.described import described_experiment
 
         described = described_experiment(self._launch_record(experiment))
-        described.recorded_code = self.implementation.records.code(experiment)
+        for run in self.implementation.list_runs(experiment):
+            described.recorded_code = read_archives(run.path)
         return described
 
     def _options_to_record(self) -> dict[str, Any]:
@@ -696,7 +706,19 @@ class Cluster(CheckedAttributes):
 
         See `symphony.archive.run_record.launch_record`.
         """
-        return self.implementation.record(experiment)
+        from symphony.archive.run_record import RECORD_FILE, parse_json
+
+        backend = self.implementation
+        content = backend.record(experiment, RECORD_FILE).get(RECORD_FILE)
+        record = None if content is None else parse_json(content)
+        if record is not None:
+            return record
+        for run in backend.list_runs(experiment):
+            raise BackendError(
+                f"the record of experiment {experiment!r} cannot be read "
+                f"({run.path / RECORD_FILE} is missing or damaged); launch it again"
+            )
+        raise Unsupported(f"the {backend.name} backend keeps no description of {experiment!r}")
 
     # --- controlling processes ---
 
@@ -851,7 +873,7 @@ class Cluster(CheckedAttributes):
 
         See `symphony.archive`.
         """
-        return self.implementation.records.runs()
+        return self.implementation.list_runs()
 
     def _retention(self) -> Retention:
         """Return which archived runs to keep, according to the configuration."""
@@ -880,8 +902,14 @@ class Cluster(CheckedAttributes):
 
         if not run.is_archived:
             with contextlib.suppress(Unsupported):
-                return self.implementation.at_run(run).records.usage(run.experiment)
+                return self.at_run(run)._recorded_usage(run.experiment)
         return read_usage(run.path)
+
+    def _recorded_usage(self, experiment: str) -> RecordedUsage:
+        from symphony.archive.archived_usage import USAGE_FILE, parse_usage
+
+        files = self.implementation.record(experiment, USAGE_FILE)
+        return parse_usage(files.get(USAGE_FILE, b""))
 
     # --- observing ---
 
@@ -893,7 +921,7 @@ class Cluster(CheckedAttributes):
         experiments to why they could not be started, or ``""``. Experiments that do not run on this
         machine are not interrupted.
         """
-        return dict(self.implementation.records.resume(dry_run=dry_run))
+        return dict(self.implementation.resume(dry_run=dry_run))
 
     def list_experiments(self) -> list[str]:
         """Return the sorted names of the experiments that symphony launched on this cluster."""
@@ -1037,7 +1065,7 @@ class Cluster(CheckedAttributes):
         The list is empty if no samples were recorded; see `Experiment.record_usage`. Older samples
         are further apart than newer ones.
         """
-        return self.implementation.records.usage(experiment).samples
+        return self._recorded_usage(experiment).samples
 
     def wait(
         self,
@@ -1182,6 +1210,7 @@ class Cluster(CheckedAttributes):
         ``changed``, a new description of the experiment, the values in this description are
         included too.
         """
+        from symphony.archive.run_record import SECRET_FILES
         from symphony.support.hidden_values import HiddenValues, lines_of_secret, secret_values
 
         record: Mapping[str, Any] = {}
@@ -1190,7 +1219,7 @@ class Cluster(CheckedAttributes):
             record = self._launch_record(experiment)
         if record.get("definition", {}).get("secrets"):
             with contextlib.suppress(SymphonyError, OSError):
-                contents = self.implementation.records.secret_contents(experiment)
+                contents = [*self.implementation.record(experiment, SECRET_FILES).values()]
         lines = [line for content in contents for line in lines_of_secret(content)]
         values = [*secret_values(record), *lines]
         if changed is not None:
@@ -1206,7 +1235,8 @@ class Cluster(CheckedAttributes):
         `save_logs` and `iter_events`. Only processes that `up` or `scale` has removed from a
         running experiment are included, until a process with the same name is added.
         """
-        return self.implementation.records.removed_processes(experiment)
+        present = {process.name for process in self.describe_experiment(experiment)}
+        return [name for name in self.implementation.logs(experiment) if name not in present]
 
     def removed_output(self, experiment: str, processes: Sequence[str]) -> dict[str, int]:
         """Return the numbers of bytes that were removed at the beginnings of logs.
@@ -1214,7 +1244,8 @@ class Cluster(CheckedAttributes):
         ``processes`` are names, and the result contains those whose log has exceeded its
         ``log_limit``. A backend that does not limit logs itself returns an empty mapping.
         """
-        return dict(self.implementation.records.removed_output(experiment, processes))
+        logs = self.implementation.logs(experiment, processes)
+        return {name: size for name, size in logs.items() if size}
 
     def _log_name(self, experiment: str, process: str, process_group: str | None) -> str:
         """Return the name of a process whose log can be read."""

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.archive import archived_logs
 from symphony.archive.run_record import (
     DETAILS_FILE,
     LOG_DIRECTORY,
+    RECORD_FILE,
     STATUS_FILE,
     TOPOLOGY_FILE,
+    read_files,
     read_json,
 )
 from symphony.cluster.backend import Backend, LaunchRequest, Selection, WaitGoal
-from symphony.cluster.backend.records import Records
 from symphony.cluster.cluster import Manifest, OnChange
 from symphony.errors import BackendError, Unsupported
 from symphony.status import ExperimentStatus, ProcessStatus
 
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
-    from symphony.archive.archived_usage import RecordedUsage
     from symphony.log_blocks import LogBlock
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
@@ -39,19 +38,21 @@ class RecordBackend(Backend[Manifest]):
         super().__init__(run.backend)
         self._run = run
 
-    @functools.cached_property
-    def records(self) -> RunRecords:
-        """The content of the record of the run, apart from the status."""
-        return RunRecords(self._run, self.observe)
-
     def names(self) -> Collection[str]:
         """Return the name of the run's experiment."""
         return [self._run.experiment]
 
-    def record(self, experiment: str) -> Mapping[str, Any]:
-        """Return the recorded description of the launch."""
+    def record(self, experiment: str, pattern: str) -> Mapping[str, bytes]:
+        """Return files of the record."""
         del experiment
-        return self._run.load_record()
+        if pattern == RECORD_FILE:
+            # A damaged description is an error of the run.
+            self._run.load_record()
+        return read_files(self._run.path, pattern)
+
+    def list_runs(self, experiment: str | None = None) -> list[Run]:
+        """Return the run."""
+        return super().list_runs() if experiment is None else [self._run]
 
     def observe(self, experiment: str) -> ExperimentStatus:
         """Return the last status before the experiment was deleted."""
@@ -119,6 +120,12 @@ class RecordBackend(Backend[Manifest]):
         )
         return to_blocks(lines)
 
+    def logs(self, experiment: str, names: Sequence[str] | None = None) -> Mapping[str, int]:
+        """Return the recorded logs."""
+        del experiment
+        recorded = sorted(path.stem for path in (self._run.path / LOG_DIRECTORY).glob("*.log"))
+        return {name: 0 for name in recorded if names is None or name in names}
+
     # --- methods that would change something ---
 
     def launch(self, request: LaunchRequest) -> Manifest:
@@ -149,24 +156,3 @@ class RecordBackend(Backend[Manifest]):
         return BackendError(
             f"the record of run {self._run.name!r} is incomplete: {path} is missing or damaged"
         )
-
-
-class RunRecords(Records):
-    """The content of the record of one run, apart from its status."""
-
-    def __init__(self, run: Run, observe: Callable[[str], ExperimentStatus]) -> None:
-        super().__init__(observe)
-        self._run = run
-
-    def usage(self, experiment: str) -> RecordedUsage:
-        """Return the resource use in the record."""
-        from symphony.archive.archived_usage import read_usage
-
-        del experiment
-        return read_usage(self._run.path)
-
-    def removed_processes(self, experiment: str) -> list[str]:
-        """Return the removed processes with recorded logs."""
-        present = {process.name for process in self._observe(experiment)}
-        recorded = sorted(path.stem for path in (self._run.path / LOG_DIRECTORY).glob("*.log"))
-        return [name for name in recorded if name not in present]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from symphony.cluster import ExecResult, Manifest, Progress, Tunnel
@@ -20,6 +20,7 @@ from symphony.errors import BackendError, NotFound, SpecError
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus
 from symphony.supervised.host_inspection import HostInspection
 from symphony.supervised.host_runs import HostRuns, unobserved_host
+from symphony.supervised.record import directory
 from symphony.supervised.record.directory import RunDirectory
 from symphony.support.data_classes import replace
 
@@ -98,6 +99,15 @@ class HostBackend(HostInspection):
     def at_run(self, run: Run) -> HostBackend:
         """Return a backend that reads the directory of ``run``."""
         return self.with_options(replace(self.options, run_path=run.path))
+
+    def resume(self, *, dry_run: bool) -> Mapping[str, str]:
+        """Start new supervisors for interrupted experiments."""
+        from symphony.supervised.user_requests.resume import resume_runs
+
+        if not self.resumes_after_reboot:
+            return {}
+        found = directory.find_all(self.runs.root)
+        return resume_runs(found, self.runs.children, dry_run=dry_run)
 
     # --- ending ---
 

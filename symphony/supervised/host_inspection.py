@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from symphony.cluster import Manifest, WatchedStatuses
 from symphony.cluster.backend import (
@@ -13,18 +12,19 @@ from symphony.cluster.backend import (
     Selection,
     Watch,
 )
-from symphony.errors import BackendError, Unsupported
+from symphony.errors import Unsupported
 from symphony.status import ExperimentStatus, ProcessStatus
+from symphony.supervised.record import directory
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.event_file import EventReader
 
 # Modules that only some commands need are imported inside functions.
 if TYPE_CHECKING:
+    from symphony.archive.archive import Run
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
-    from symphony.supervised.host_records import HostRecords
     from symphony.supervised.host_runs import HostRuns
     from symphony.supervised.read.log_files import IgnoredLine
     from symphony.usage import ExperimentUsage
@@ -44,13 +44,6 @@ class HostInspection(Backend[Manifest]):
     def __init__(self, name: str, runs: HostRuns) -> None:
         super().__init__(name)
         self.runs = runs
-
-    @functools.cached_property
-    def records(self) -> HostRecords:
-        """The records of experiments and runs in the run directories."""
-        from symphony.supervised.host_records import HostRecords
-
-        return HostRecords(self.runs, self.observe, resumes=self.resumes_after_reboot)
 
     def clean(self, text: str) -> str:
         """Return the output of a process that a part of its log contains.
@@ -94,18 +87,24 @@ class HostInspection(Backend[Manifest]):
         with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
             yield Watch(read, wait_for_events)
 
-    def record(self, experiment: str) -> Mapping[str, Any]:
-        """Return the recorded description of the launch."""
-        from symphony.archive.run_record import RECORD_FILE, read_json
+    def record(self, experiment: str, pattern: str) -> Mapping[str, bytes]:
+        """Return files of the run directory."""
+        from symphony.archive.run_record import read_files
 
-        run = self.runs.find(experiment)
-        record = read_json(run.file(RECORD_FILE))
-        if record is None:
-            raise BackendError(
-                f"the record of experiment {experiment!r} cannot be read ({run.path / RECORD_FILE} "
-                "is missing or damaged); launch it again"
-            )
-        return record
+        return read_files(self.runs.find(experiment).path, pattern)
+
+    def list_runs(self, experiment: str | None = None) -> list[Run]:
+        """Return the recorded runs, including those whose experiments still exist."""
+        from symphony.archive import archive
+
+        if experiment is not None:
+            return [archive.load(self.runs.find(experiment).path)]
+        archives = {archive.archive_directory(), directory.archive_directory(self.runs.root)}
+        roots = [*directory.all_roots(self.runs.root), archive.active_directory()]
+        found = archive.find_active(roots)
+        for each in archives:
+            found += archive.find_archived(each)
+        return archive.newest_first(found)
 
     def events(
         self, experiment: str, names: Collection[str] | None, *, follow: bool
@@ -210,3 +209,11 @@ class HostInspection(Backend[Manifest]):
             )
             for piece in self.clean_pieces(pieces):
                 yield LogBlock(name, piece)
+
+    def logs(self, experiment: str, names: Sequence[str] | None = None) -> Mapping[str, int]:
+        """Return the log files, and the offsets of what they still contain."""
+        from symphony.supervised.read.log_files import first_kept_offset
+
+        run = self.runs.find(experiment)
+        logged = run.logged_processes() if names is None else names
+        return {name: first_kept_offset(run.log(name)) for name in logged}

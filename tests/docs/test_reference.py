@@ -268,7 +268,6 @@ OTHER_NAMES = {
     "symphony.cluster.backend.Selection",
     "symphony.cluster.backend.WaitGoal",
     "symphony.cluster.backend.Watch",
-    "symphony.cluster.backend.records.Records",
     "symphony.cluster.running.Running",
     "symphony.hookspecs.BackendInfo",
     "symphony.hookspecs.Option",

@@ -66,11 +66,11 @@ def test_large_classes_are_found():
 
 def test_the_public_methods_of_a_backend_are_counted():
     access = "class Access:\n  def exec(self): pass\n  def _find(self): pass"
-    records = "class Place:\n  def p(self): pass\nclass Records:\n  def runs(self): pass"
+    reading = "class Place:\n  def p(self): pass\nclass Inspection:\n  def runs(self): pass"
     package = "symphony.cluster.backend"
-    sources = {f"{package}.access": access, f"{package}.records": records}
+    sources = {f"{package}.access": access, f"{package}.inspection": reading}
     sources["symphony.other"] = "class Backend:\n  def stop(self): pass"
-    assert find_backend_methods(product(sources)) == ["Access.exec", "Records.runs"]
+    assert find_backend_methods(product(sources)) == ["Access.exec", "Inspection.runs"]
 
 
 def test_ways_through_the_code_that_the_documentation_draws_exist():

@@ -9,15 +9,13 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from symphony.cluster.backend import ChangeRequest, Inspection, LaunchRequest, ProcessRequest
+from symphony.cluster.backend import ChangeRequest, LaunchRequest, ProcessRequest
 from symphony.cluster.cluster import Manifest
 from symphony_kube.kube_inspection import KubeInspection
 
 if TYPE_CHECKING:
-    from symphony.archive.archive import Run
     from symphony.plan.changes import Changes
     from symphony.status import ProcessStatus
-    from symphony_kube.archive.kube_records import KubeRecords
     from symphony_kube.kube_launcher import KubeLauncher
     from symphony_kube.kube_planner import KubePlanner
 
@@ -42,13 +40,6 @@ class KubeBackend(KubeInspection):
 
         return KubeLauncher(self.options, self.planner)
 
-    @functools.cached_property
-    def records(self) -> KubeRecords:
-        """The records of experiments, in their objects and on this machine."""
-        from symphony_kube.archive.kube_records import KubeRecords
-
-        return KubeRecords(self.options.connection, self.options.scopes, self.observe)
-
     # --- launching ---
 
     def launch(self, request: LaunchRequest) -> Manifest:
@@ -59,16 +50,6 @@ class KubeBackend(KubeInspection):
         if request.dry_run:
             return self.planner.manifest(request.experiment, request.defaults)
         return self.launcher.launch(request)
-
-    def at_run(self, run: Run) -> Inspection:
-        """Return a backend that reads the record of a run, or the objects of an active run."""
-        from symphony.cluster.recorded_run import RecordBackend
-        from symphony_kube.archive.recording import run_id_of
-
-        if run.is_archived:
-            return RecordBackend(run)
-        scopes = self.options.scopes._replace(run=run_id_of(run))
-        return KubeBackend(self.options._replace(run=run, scopes=scopes))
 
     def check(self, manifest: Manifest) -> str:
         """Have the API server validate every object without creating it."""

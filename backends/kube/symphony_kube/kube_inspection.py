@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from symphony.cluster.backend import Backend, Selection, WaitGoal, Watch, wait_for_poll
+from symphony.cluster.backend import Backend, Inspection, Selection, WaitGoal, Watch, wait_for_poll
 from symphony.cluster.cluster import Manifest
 from symphony.errors import NotFound
 from symphony_kube.access.kube_access import KubeAccess
 
 if TYPE_CHECKING:
+    from symphony.archive.archive import Run
     from symphony.cluster import OnChange, WatchedStatuses
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
@@ -127,11 +129,39 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
             processes=goal.processes,
         )
 
-    def record(self, experiment: str) -> Mapping[str, Any]:
-        """Return the description of the launch in the objects of an experiment."""
-        from symphony_kube import apply_changes
+    def record(self, experiment: str, pattern: str) -> Mapping[str, bytes]:
+        """Return files of the record, most of which are in the objects of an experiment."""
+        from symphony.archive.archived_usage import USAGE_FILE
+        from symphony.archive.run_record import RECORD_FILE
+        from symphony_kube.archive.record_files import read_files
 
-        return apply_changes.read_description(self.api, self._scope(experiment)).record
+        if pattern == RECORD_FILE:
+            from symphony_kube import apply_changes
+
+            record = apply_changes.read_description(self.api, self._scope(experiment)).record
+            return {RECORD_FILE: json.dumps(record).encode()}
+        if pattern == USAGE_FILE and self.options.run is None:
+            # An experiment without recorded use is no error, but it must exist.
+            self.observe(experiment)
+        return read_files(self.api, self._scope(experiment), pattern)
+
+    def list_runs(self, experiment: str | None = None) -> list[Run]:
+        """Return the records of runs on this machine."""
+        from symphony_kube.archive.recording import find_record
+
+        if experiment is None:
+            return super().list_runs()
+        return find_record(self.api, self._scope(experiment))
+
+    def at_run(self, run: Run) -> Inspection:
+        """Return a backend that reads the record of a run, or the objects of an active run."""
+        from symphony.cluster.recorded_run import RecordBackend
+        from symphony_kube.archive.recording import run_id_of
+
+        if run.is_archived:
+            return RecordBackend(run)
+        scopes = self.options.scopes._replace(run=run_id_of(run))
+        return type(self)(self.options._replace(run=run, scopes=scopes))
 
     def events(
         self, experiment: str, names: Collection[str] | None, *, follow: bool
@@ -213,3 +243,11 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         from symphony_kube.logs import read
 
         return None if given is None else read.start_time(self.api, given)
+
+    def logs(self, experiment: str, names: Sequence[str] | None = None) -> Mapping[str, int]:
+        """Return the removed processes whose Pods still exist. Kubernetes limits all logs."""
+        from symphony_kube.status import find_pod
+
+        if names is not None:
+            return {}
+        return dict.fromkeys(find_pod.removed_processes(self.api, self._scope(experiment)), 0)

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from symphony.archive.run_record import RECORD_FILE, read_json
+from symphony.archive.run_record import RECORD_FILE, read_files
 from symphony.cluster import WatchedStatuses
 from symphony.cluster.backend import Backend, LaunchRequest, ProcessRequest, Selection, Watch
 from symphony.cluster.matching import experiment_exists, experiment_not_found
@@ -181,9 +181,9 @@ class DetachedBackend(Backend[HostManifest]):
         with growing({"events": self._find(name).events}) as wait_for_events:
             yield Watch(lambda: WatchedStatuses([self.observe(name)]), wait_for_events)
 
-    def record(self, experiment: str) -> Mapping[str, Any]:
-        """Return the description of the launch."""
-        return read_json(self._find(experiment).file(RECORD_FILE)) or {}
+    def record(self, experiment: str, pattern: str) -> Mapping[str, bytes]:
+        """Return files of the directory, such as the description of the launch."""
+        return read_files(self._find(experiment).path, pattern)
 
     def topology(self, experiment: str) -> Topology:
         """Return the connections of the processes."""

@@ -25,7 +25,6 @@ from symphony.cluster.matching import check_not_running
 from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
-    from symphony.archive.archive import Run
     from symphony.cluster.results import Manifest
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
@@ -110,7 +109,7 @@ class LaunchRequest:
             check_not_running(observe, self.experiment.name)
 
     def new_record(self, backend: str) -> dict[str, Any]:
-        """Return the description of a launch at this moment, as `Inspection.record` returns it.
+        """Return the description of a launch at this moment, as the record contains it.
 
         ``backend`` is the name of the backend.
         """
@@ -172,15 +171,19 @@ class Backend(Inspection, Generic[ManifestT]):
         """
         raise self._unsupported(f"cannot launch {request.experiment.name!r}")
 
-    def at_run(self, run: Run) -> Inspection:
-        """Return a backend whose methods for reading an experiment read the record of ``run``."""
-        raise self._unsupported(f"keeps no records of runs, so {run.name!r} cannot be read")
-
     def check(self, manifest: ManifestT) -> str:
         """Have the platform validate ``manifest`` without creating anything, and return its answer,
         which is one line.
         """
         raise self._unsupported(f"has no server that can check {manifest.experiment!r}")
+
+    def resume(self, *, dry_run: bool) -> Mapping[str, str]:
+        """Start the experiments again that a reboot of this machine has interrupted.
+
+        See `Cluster.resume_experiments`. By default, no experiment is interrupted.
+        """
+        del dry_run
+        return {}
 
     # --- ending ---
 

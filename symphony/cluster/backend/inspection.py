@@ -6,14 +6,14 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from symphony.cluster.backend.process_access import Access
 from symphony.cluster.results import WatchedStatuses
 from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
-    from symphony.cluster.backend.records import Records
+    from symphony.archive.archive import Run
     from symphony.cluster.matching import Until
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
@@ -151,16 +151,31 @@ class Inspection(Access):
         with self.watch(experiment) as watch:
             return wait_until(watch, goal, on_change)
 
-    def record(self, experiment: str) -> Mapping[str, Any]:
-        """Return the description of the launch; see `LaunchRequest.new_record`."""
-        raise self._unsupported(f"keeps no description of {experiment!r}")
+    def record(self, experiment: str, pattern: str) -> Mapping[str, bytes]:
+        """Return files of the record of an experiment's run, by their names.
 
-    @cached_property
-    def records(self) -> Records:
-        """The records of experiments and runs, such as resource use. By default, there are none."""
-        from symphony.cluster.backend.records import Records
+        ``pattern`` is ``RECORD_FILE``, the description of the launch, or ``SECRET_FILES``, the
+        contents of the secrets, both of `symphony.archive.run_record`, or ``USAGE_FILE`` of
+        `symphony.archive.archived_usage`, the resource use. A file that does not exist, or that
+        this user cannot read, is missing in the result. By default, no record is kept.
+        """
+        del pattern
+        self.observe(experiment)
+        return {}
 
-        return Records(self.observe)
+    def list_runs(self, experiment: str | None = None) -> list[Run]:
+        """Return the records of runs on this machine, the newest first.
+
+        With ``experiment``, return only those of the run of an existing experiment, of which there
+        is at most one. By default, the result contains the runs of all backends.
+        """
+        from symphony.archive import archive
+
+        return archive.find_all() if experiment is None else []
+
+    def at_run(self, run: Run) -> Inspection:
+        """Return a backend whose methods for reading an experiment read the record of ``run``."""
+        raise self._unsupported(f"keeps no records of runs, so {run.name!r} cannot be read")
 
     def events(
         self, experiment: str, names: Collection[str] | None, *, follow: bool
@@ -201,3 +216,13 @@ class Inspection(Access):
         """
         del selection
         raise self._unsupported(f"keeps no output of {experiment!r}")
+
+    def logs(self, experiment: str, names: Sequence[str] | None = None) -> Mapping[str, int]:
+        """Return the names of the processes that have a log, also of those that a change removed.
+
+        The values are the numbers of bytes that were removed at the beginnings of logs that have
+        exceeded their ``log_limit``. With ``names``, only these processes are examined. A backend
+        that has neither removed processes nor limits can return nothing, which is the default.
+        """
+        del experiment, names
+        return {}

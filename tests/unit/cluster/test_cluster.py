@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from symphony import (
+    BackendError,
     Cluster,
     Experiment,
     ExperimentStatus,
@@ -20,6 +21,7 @@ from symphony import (
     SpecError,
     Unsupported,
 )
+from symphony.archive.archive import Run
 from symphony.cluster.backend import Backend, ChangeRequest
 from symphony.cluster.matching import (
     experiment_exists,
@@ -79,6 +81,30 @@ def test_a_backend_without_changes_refuses_them() -> None:
         Backend[Manifest]("paper").change(
             ChangeRequest(experiment=Experiment("e"), defaults=Defaults(), options={})
         )
+
+
+def test_a_backend_without_records_describes_no_launch_and_has_no_recorded_usage() -> None:
+    cluster = PaperCluster()
+    with pytest.raises(Unsupported, match="the paper backend keeps no description of 'e'"):
+        cluster.described_experiment("e")
+    assert cluster.recorded_usage("e") == []
+    assert cluster.removed_processes("e") == []
+    assert cluster.resume_experiments() == {}
+
+
+def test_a_damaged_description_of_a_launch_is_named(tmp_path: Path) -> None:
+    class Damaged(PaperBackend):
+        def record(self, experiment: str, pattern: str) -> Mapping[str, bytes]:
+            return {pattern: b"{"}
+
+        def list_runs(self, experiment: str | None = None) -> list[Run]:
+            return [Run(tmp_path, {})]
+
+    cluster = PaperCluster()
+    vars(cluster)["implementation"] = Damaged()
+    message = rf"the record of experiment 'e' cannot be read \({tmp_path}/record.json is missing"
+    with pytest.raises(BackendError, match=message):
+        cluster.described_experiment("e")
 
 
 def test_a_copy_of_a_cluster_has_a_backend_of_its_own() -> None:

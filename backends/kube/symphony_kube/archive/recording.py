@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.archive import archive, run_record
 from symphony.archive.archive import Retention, Run
-from symphony.archive.archived_usage import USAGE_FILE, RecordedUsage, parse_usage, read_usage
+from symphony.archive.archived_usage import USAGE_FILE
 from symphony.archive.code_archives import read_archives, write_archives
 from symphony.archive.code_state import CodeCapture
 from symphony.errors import BackendError, LaunchIncomplete, SpecError, SymphonyError
@@ -212,22 +212,32 @@ def recorded_code(api: Api, scope: Scope) -> dict[str, CodeArchive]:
     machine.
     """
     with contextlib.suppress(OSError, SymphonyError):
-        runs = _active_runs(api, scope)
-        if runs:
-            return read_archives(max(runs, key=lambda run: run.launched).path)
+        for run in find_record(api, scope):
+            return read_archives(run.path)
     return {}
 
 
-def recorded_usage(api: Api, scope: Scope) -> RecordedUsage:
-    """Return the resource use of a running experiment that its supervisor has recorded.
+def find_record(api: Api, scope: Scope) -> list[Run]:
+    """Return the record on this machine of the newest run in a scope, if there is one."""
+    try:
+        runs = _active_runs(api, scope)
+    except (OSError, SymphonyError):
+        return []
+    return archive.newest_first(runs)[:1]
+
+
+def recorded_usage(api: Api, scope: Scope) -> bytes:
+    """Return the resource use of a running experiment that its supervisor has recorded, in the form
+    of `symphony.archive.archived_usage`.
 
     A supervisor in the cluster stores it there, and a detached one in the record on this machine.
     """
     content = fetch_usage(api, scope)
     if content is not None:
-        return parse_usage(content)
+        return content
     newest = max(_active_runs(api, scope), key=lambda run: run.launched, default=None)
-    return RecordedUsage() if newest is None else read_usage(newest.path)
+    files = {} if newest is None else run_record.read_files(newest.path, USAGE_FILE)
+    return files.get(USAGE_FILE, b"")
 
 
 # --- deleting ---

@@ -107,9 +107,16 @@ class Past:
 
     @property
     def is_held(self) -> bool:
-        """True if processes that wait for this one wait until a user starts it."""
-        is_stopped = self.is_stopped and not self.is_prevented
-        return is_stopped and not self.is_recorded_as_running
+        """True if processes that wait for this one wait until a user starts it.
+
+        They do not wait while it runs, or starts again, and is being stopped.
+        """
+        if not self.is_stopped or self.is_prevented:
+            return False
+        if not self.programs:
+            return True
+        latest = self.programs[-1]
+        return latest.exit_recorded or latest.execution.cannot_start
 
     @property
     def was_ready(self) -> bool:

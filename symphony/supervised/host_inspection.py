@@ -179,10 +179,10 @@ class HostInspection(Backend[Manifest]):
 
     def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock | ExperimentEvent]:
         """Yield the output in the log files, and the recorded events."""
-        from symphony.supervised.read.output import iter_output
-
         if selection.as_written:
             return self._iter_log(experiment, selection)
+        from symphony.supervised.read.output import iter_output
+
         run = self.runs.find(experiment)
         return iter_output(
             run,

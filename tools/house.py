@@ -51,6 +51,8 @@ WIDE_CLASSES = frozenset(
     }
 )
 MAX_WIDTH = 100
+# The fields of a statement that contain other statements.
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def find_circles(product: Product) -> list[str]:
 
 def _imported_modules(tree: ast.AST, known: Mapping[str, object]) -> set[str]:
     found: set[str] = set()
-    for node in _executed_nodes(tree):
+    for node in _executed_statements(tree):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -121,16 +123,16 @@ def _imported_modules(tree: ast.AST, known: Mapping[str, object]) -> set[str]:
     return found
 
 
-def _executed_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a module without those that only type checkers read."""
-    for node in ast.iter_child_nodes(tree):
-        yield node
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            for statement in node.orelse:
-                yield statement
-                yield from _executed_nodes(statement)
-        else:
-            yield from _executed_nodes(node)
+def _executed_statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements in a node without those that only type checkers read."""
+    is_for_type_checkers = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    for name in BLOCKS:
+        if name == "body" and is_for_type_checkers:
+            continue
+        for child in getattr(node, name, ()):
+            if isinstance(child, ast.stmt):
+                yield child
+            yield from _executed_statements(child)
 
 
 def _components(edges: Mapping[str, set[str]]) -> list[list[str]]:
@@ -282,7 +284,7 @@ def _classes(product: Product) -> Iterator[tuple[str, ast.ClassDef]]:
 
 def _statements(node: ast.AST) -> Iterator[ast.stmt]:
     """Yield the statements in a module or statement, also those in other statements."""
-    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+    for name in BLOCKS:
         for child in getattr(node, name, ()):
             if isinstance(child, ast.stmt):
                 yield child

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 # A command that takes longer than this shows which processes it waits for.
 FIRST_REPORT_SECONDS = 2.0
 _REPORT_INTERVAL_SECONDS = 1.0
+# The status of thousands of processes takes seconds to read, and loads the server that stops them.
+# The pause after it is this many times as long.
+_PAUSE_TIMES = 5.0
 _MAX_NAMES = 4
 
 
@@ -48,12 +51,14 @@ def reporting_exits(
         start = time.monotonic()
         pause = FIRST_REPORT_SECONDS
         while not ended.wait(pause):
-            pause = _REPORT_INTERVAL_SECONDS
+            asked = time.monotonic()
             try:
                 status = cluster.describe_experiment(experiment)
                 running = _running_processes(status, processes)
             except SymphonyError:
                 continue
+            finally:
+                pause = pause_after(time.monotonic() - asked)
             if not running:
                 continue
             text = _waiting_text(running, status.now())
@@ -72,6 +77,11 @@ def reporting_exits(
     finally:
         with lock:
             ended.set()
+
+
+def pause_after(seconds: float) -> float:
+    """Return how many seconds to wait after a status that took ``seconds`` to read."""
+    return max(_REPORT_INTERVAL_SECONDS, _PAUSE_TIMES * seconds)
 
 
 def _running_processes(

@@ -151,8 +151,10 @@ def test_errors_of_controls_are_one_line_and_a_refused_control_does_nothing():
             await expect(pilot, "Stop agent of rl?")
             await pilot.press("enter")
             await expect(pilot, "cancelled")
-            await pilot.press("up", "space", "space", "s")
-            await expect(pilot, "2 marked", "Stop agent, learner of rl?")
+            await pilot.press("up", "space", "space")
+            await expect(pilot, "2 marked")
+            await pilot.press("s")
+            await expect(pilot, "Stop agent, learner of rl?")
             await pilot.press("y")
             await expect(pilot, r"error: the supervisor\x1b[2J does not answer")
 

@@ -136,7 +136,7 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         from symphony_kube.archive.record_files import read_files
 
         if pattern == RECORD_FILE:
-            from symphony_kube import apply_changes
+            from symphony_kube.changes import apply_changes
 
             record = apply_changes.read_description(self.api, self._scope(experiment)).record
             return {RECORD_FILE: json.dumps(record).encode()}

@@ -91,7 +91,7 @@ class KubeLauncher:
 
     def diff(self, request: ChangeRequest) -> Changes:
         """Return how the objects of a running experiment differ from those that are requested."""
-        from symphony_kube import apply_changes
+        from symphony_kube.changes import apply_changes
 
         scope = self._options.scopes.of(request.experiment.name)
         describe = functools.partial(self._planner.describe, request)
@@ -99,7 +99,7 @@ class KubeLauncher:
 
     def change(self, request: ChangeRequest) -> Changes:
         """Change the objects of a running experiment, and record the change."""
-        from symphony_kube import apply_changes
+        from symphony_kube.changes import apply_changes
 
         experiment = request.experiment
         scope = self._options.scopes.of(experiment.name)

@@ -14,7 +14,7 @@ import pytest
 from symphony.errors import AlreadyExists, BackendError, LaunchIncomplete, Unreachable
 from symphony.plan.policies import Policies
 from symphony.status import ReasonCode, State
-from symphony_kube import apply_changes
+from symphony_kube.changes import apply_changes
 from symphony_kube.lifecycle import description, launch
 from symphony_kube.lifecycle.supervisor import detached
 from symphony_kube.lifecycle.supervisor.detached import directory_of

@@ -12,8 +12,8 @@ from kubetest.rawapi import MERGE_PATCH
 from symphony import Experiment
 from symphony.plan.changes import RESTARTED, STARTED, UNCHANGED, UPDATED, ProcessChange
 from symphony_kube.api.errors import ApiError
+from symphony_kube.changes.service_drift import find_drift, service_patch, with_drift
 from symphony_kube.cluster import KubeCluster
-from symphony_kube.service_drift import find_drift, service_patch, with_drift
 
 from .conftest import unschedulable
 

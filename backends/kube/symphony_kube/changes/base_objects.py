@@ -23,13 +23,13 @@ from symphony_kube.api.resources import (
     to_resource,
     with_run_label,
 )
+from symphony_kube.changes.service_drift import service_patch
 from symphony_kube.lifecycle import delete
 from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
 from symphony_kube.lifecycle.description import Description, NewDescription
 from symphony_kube.render.file_objects.code_volumes import mounted_code
 from symphony_kube.render.shared_variables import environment_name
 from symphony_kube.render.stop_script import scripts_name
-from symphony_kube.service_drift import service_patch
 from symphony_kube.state.pod_status import FINISHED_PHASES
 from symphony_kube.status.permission_errors import missing_right
 

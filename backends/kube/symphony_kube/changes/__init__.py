@@ -1,0 +1,1 @@
+"""Changing a running experiment: the comparison with a new description, and the steps after it."""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from symphony.code.snapshot import SHORT_DIGEST_LENGTH
 from symphony.errors import shown
 from symphony.plan.actions import ChangeAction, Relaunch, Remove, Start, Stop, Update
-from symphony.plan.resolution.addresses import endpoints_of
 from symphony.plan.resolution.configs import digests
 from symphony.plan.stop_order import stop_waves
 from symphony.plan.wish import start_cause
@@ -628,7 +627,7 @@ def snapshot_of_plan(plan: Plan, secrets: Mapping[str, Any] | None = None) -> Sn
     return Snapshot(
         experiment=plan.experiment,
         backend=plan.backend,
-        processes={process.name: _process_snapshot(plan, process) for process in plan},
+        processes={process.name: _process_snapshot(process) for process in plan},
         services=services,
         replicas=replicas,
         secrets=dict(secrets or {}),
@@ -652,9 +651,8 @@ _OMITTED_SETTINGS = frozenset(
 )
 
 
-def _process_snapshot(plan: Plan, process: PlannedProcess) -> ProcessSnapshot:
-    owners = (process.name, process.group)
-    bound = [endpoint.service for endpoint in endpoints_of(plan.addresses, owners)]
+def _process_snapshot(process: PlannedProcess) -> ProcessSnapshot:
+    bound = [endpoint.service for endpoint in process.serves]
     values = {
         "image": process.container_image,
         "command": None if process.command is None else list(process.command),

@@ -16,7 +16,6 @@ from symphony.plan.policies import Policies
 from symphony.plan.resolution.addresses import (
     AddressBook,
     Endpoint,
-    endpoints_of,
     own_environment,
 )
 from symphony.plan.resolution.ranks import master_service, rank_environment
@@ -38,8 +37,9 @@ class PlannedProcess:
     restart policy in ``pod``. ``starts_after``
     maps the processes that this process waits for to the conditions that they must meet. ``keys``
     contains the names of the variables that hold the keys for encrypted services. ``configs`` maps
-    the names of configuration files to their texts, in which addresses are replaced. ``node`` is
-    the number of the node on which the process runs, or 0 if the backend does not choose it.
+    the names of configuration files to their texts, in which addresses are replaced. ``serves``
+    contains the addresses of the services that the process or its group binds or exposes. ``node``
+    is the number of the node on which the process runs, or 0 if the backend does not choose it.
     """
 
     name: str
@@ -56,6 +56,7 @@ class PlannedProcess:
     starts_after: dict[str, str]
     keys: tuple[str, ...] = ()
     configs: dict[str, str] = field(default_factory=dict)
+    serves: tuple[Endpoint, ...] = ()
     code: CodeSource | None = None
     restart: RestartPolicy = field(default_factory=RestartPolicy)
     node: int = 0
@@ -64,6 +65,16 @@ class PlannedProcess:
     def path(self) -> str:
         """The path ``group/process``, or ``process`` if the process is in no group."""
         return f"{self.group}/{self.name}" if self.group else self.name
+
+    def endpoint(self, service: str) -> Endpoint:
+        """Return the endpoint at which the process or its group serves a service.
+
+        Raises KeyError if neither of them serves it.
+        """
+        for endpoint in self.serves:
+            if endpoint.declared_service == service:
+                return endpoint
+        raise KeyError(service)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +122,7 @@ class Plan:
         return {
             "SYMPHONY_ROLE": process.name,
             "SYMPHONY_GROUP": process.group or "",
-            **own_environment(self.addresses, (process.name, process.group)),
+            **own_environment(process.serves),
             **self._rank_env(process),
         }
 
@@ -133,16 +144,6 @@ class Plan:
             master,
             per_process=(process.settings.per_pod or 1) if runs_in_pods else 1,
         )
-
-    def endpoint(self, process: PlannedProcess, service: str) -> Endpoint:
-        """Return the endpoint at which a process or its group serves a service.
-
-        Raises KeyError if neither of them serves it.
-        """
-        for endpoint in endpoints_of(self.addresses, (process.name, process.group)):
-            if endpoint.declared_service == service:
-                return endpoint
-        raise KeyError(service)
 
     def env_secrets(self, process: PlannedProcess) -> dict[str, str]:
         """Return a mapping from variables to the secrets whose contents are the variables' values.

@@ -28,6 +28,8 @@ from symphony.plan.resolution.address_values import (
 from symphony.plan.resolution.addresses import (
     AddressBook,
     AddressScheme,
+    Endpoint,
+    ServedEndpoints,
     assign_addresses,
 )
 from symphony.plan.resolution.configs import ConfigTemplates, check_configs, read_config_templates
@@ -92,25 +94,28 @@ def resolve(
         "SYMPHONY_EXPERIMENT": experiment.name,
         "SYMPHONY_BACKEND": scheme.backend,
     }
-    processes = tuple(
-        _planned_process(
+    endpoints = ServedEndpoints(addresses)
+    processes = []
+    for process in experiment.list_all_processes():
+        served = endpoints.of(process.name, _group_name(process))
+        planned = _planned_process(
             experiment,
             process,
             settings[process.name],
             defaults=defaults or Defaults(),
             templates=templates,
-            values=values.of((process.name, _group_name(process))),
+            values=values.of(served),
             starts_after=dependencies[process.name],
             encrypted=encrypted,
             experiment_env={**env_files.env(experiment.env_file), **experiment.env},
+            serves=served,
             node=scheme.node(process.name),
         )
-        for process in experiment.list_all_processes()
-    )
+        processes.append(planned)
     return Plan(
         experiment=experiment.name,
         backend=scheme.backend,
-        processes=processes,
+        processes=tuple(processes),
         addresses=addresses,
         shared_env=shared_env,
         secrets=dict(experiment.secrets),
@@ -202,6 +207,7 @@ def _planned_process(
     starts_after: dict[str, str],
     encrypted: Collection[str],
     experiment_env: Mapping[str, str],
+    serves: tuple[Endpoint, ...],
     node: int,
 ) -> PlannedProcess:
     group = process.group
@@ -256,6 +262,7 @@ def _planned_process(
         code=code,
         configs=templates.rendered(settings.configs, values),
         keys=encryption_key_variables(process, settings, encrypted),
+        serves=serves,
         node=node,
     )
 

@@ -25,7 +25,6 @@ from symphony.model.settings.table import SUPERVISED, Settings, honoured_by
 from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.plan import Plan, PlannedProcess
 from symphony.plan.policies import Policies
-from symphony.plan.resolution.addresses import endpoints_of
 from symphony.plan.resolution.configs import digest as configs_digest
 from symphony.plan.resolution.configs import digests
 from symphony.plan.restart_policy import RestartPolicy
@@ -271,7 +270,6 @@ def _process_spec(
     shell: str,
     directory: Path,
 ) -> ProcessSpec:
-    endpoints = endpoints_of(plan.addresses, (process.name, process.group))
     ready = dict(process.settings.ready or {})
     ready_timeout = float(ready.pop("timeout", DEFAULT_READY_TIMEOUT_SECONDS))
     return ProcessSpec(
@@ -289,10 +287,10 @@ def _process_spec(
         **_passed_settings(process.settings),
         restart=process.restart.of_job(process.pod.job),
         deadline=_deadline_seconds(process.pod),
-        ready=_resolved_test(ready, plan, process, shell) or None,
+        ready=_resolved_test(ready, process, shell) or None,
         ready_timeout=ready_timeout,
         starts_after=process.starts_after,
-        releases=tuple(endpoint.port for endpoint in endpoints),
+        releases=tuple(endpoint.port for endpoint in process.serves),
         connects=tuple(process.settings.connects),
         gpus=int(process.settings.resource_limit.get("gpu", 0)),
         log_limit=_log_limit_bytes(process.settings),
@@ -332,9 +330,8 @@ def _own_variables(
     The manifest contains the shared variables in its ``env``. A process's own variable must not
     replace a shared one, because the shared variables contain the service addresses.
     """
-    own = plan.own_env(process)
-    variables = plan.environment(process)
-    result = {key: value for key, value in variables.items() if key in own or key not in shared_env}
+    given = {key: value for key, value in process.env.items() if key not in shared_env}
+    result = {**given, **plan.own_env(process)}
     if code is not None:
         result[CODE_VARIABLE] = code["directory"]
     return result
@@ -374,16 +371,14 @@ def _argv(process: PlannedProcess, shell: str) -> list[str]:
     return found
 
 
-def _resolved_test(
-    test: Mapping[str, Any], plan: Plan, process: PlannedProcess, shell: str
-) -> dict[str, Any]:
+def _resolved_test(test: Mapping[str, Any], process: PlannedProcess, shell: str) -> dict[str, Any]:
     """Return the readiness test with an address for each service, and a shell for a shell line."""
     if "tcp" in test:
-        endpoint = plan.endpoint(process, test["tcp"])
+        endpoint = process.endpoint(test["tcp"])
         return {"tcp": [endpoint.host, endpoint.port]}
     if "http" in test:
         service, path = test["http"]
-        endpoint = plan.endpoint(process, service)
+        endpoint = process.endpoint(service)
         return {"http": [endpoint.host, endpoint.port, path]}
     if "command" in test:
         return {"command": command_argv(test["command"], shell)}

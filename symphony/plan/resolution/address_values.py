@@ -26,7 +26,7 @@ from symphony.model.experiment.address_references import (
 )
 from symphony.model.experiment.address_texts import address_texts
 from symphony.plan.findings import ERROR, Finding, finding_of
-from symphony.plan.resolution.addresses import PREFIX, AddressBook
+from symphony.plan.resolution.addresses import PREFIX, AddressBook, own_environment
 from symphony.plan.resolution.services import replicated_services, service_requests
 from symphony.support.names import did_you_mean, join_names, service_env_name
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.model.document_path import DocumentPath
     from symphony.model.experiment.component import Component
+    from symphony.plan.resolution.addresses import Endpoint
 
 RULE = "address"
 
@@ -176,17 +177,12 @@ class AddressValues:
         self.used: set[str] = set()
         self._services = services
         self._shared = addresses.environment()
-        self._own: dict[str, dict[str, str]] = {}
-        for endpoint in addresses.endpoints:
-            if endpoint.replica_of is not None:
-                self._own.setdefault(endpoint.owner, {}).update(endpoint.own_environment())
 
-    def of(self, owners: Iterable[str | None]) -> ProcessValues:
-        """Return the replacement for a process. ``owners`` contains its name and its group."""
-        variables = self._shared
-        for owner in owners:
-            if owner in self._own:
-                variables = {**variables, **self._own[owner]}
+    def of(self, served: Iterable[Endpoint]) -> ProcessValues:
+        """Return the replacement for a process that serves the endpoints ``served``."""
+        own = own_environment(served)
+        # Thousands of processes can have the same variables.
+        variables = {**self._shared, **own} if own else self._shared
         return ProcessValues(self._services, variables, self.used)
 
 

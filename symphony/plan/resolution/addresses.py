@@ -14,7 +14,7 @@ contain the first address, and in a process that binds the service, its own addr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from symphony.errors import NotFound, SpecError, shown
@@ -161,21 +161,30 @@ class AddressBook(Mapping[str, Endpoint]):
         return result
 
 
-def endpoints_of(addresses: AddressBook, owners: Collection[str | None]) -> tuple[Endpoint, ...]:
-    """Return the endpoints that the given processes and groups serve."""
-    return tuple(endpoint for endpoint in addresses.endpoints if endpoint.owner in owners)
+class ServedEndpoints:
+    """The endpoints of an experiment, by the processes and groups that serve them."""
+
+    def __init__(self, addresses: AddressBook) -> None:
+        self._endpoints = addresses.endpoints
+        self._positions: dict[str, list[int]] = {}
+        for position, endpoint in enumerate(addresses.endpoints):
+            self._positions.setdefault(endpoint.owner, []).append(position)
+
+    def of(self, *owners: str | None) -> tuple[Endpoint, ...]:
+        """Return the endpoints that the given processes and groups serve, in declaration order."""
+        positions: list[int] = []
+        for owner in owners:
+            if owner is not None:
+                positions += self._positions.get(owner, ())
+        return tuple(self._endpoints[position] for position in sorted(positions))
 
 
-def own_environment(addresses: AddressBook, owners: Collection[str | None]) -> dict[str, str]:
-    """Return the variables of replicated services with the addresses that a process binds.
-
-    ``owners`` contains the names of the process and of its group.
-    """
+def own_environment(served: Iterable[Endpoint]) -> dict[str, str]:
+    """Return the variables of replicated services with the addresses that a process serves."""
     result: dict[str, str] = {}
-    if addresses.replicated:
-        for endpoint in endpoints_of(addresses, owners):
-            if endpoint.replica_of is not None:
-                result.update(endpoint.own_environment())
+    for endpoint in served:
+        if endpoint.replica_of is not None:
+            result.update(endpoint.own_environment())
     return result
 
 

@@ -107,7 +107,7 @@ def test_replicas_in_a_program_are_those_in_a_file() -> None:
 
 def test_readiness_tests_use_the_port_of_the_replica() -> None:
     plan = resolve(pool(ready={"tcp": "inference"}), SCHEME)
-    ports = [plan.endpoint(process, "inference").port for process in plan.processes[:3]]
+    ports = [process.endpoint("inference").port for process in plan.processes[:3]]
     assert ports == [7000, 7001, 7002]
 
 

@@ -100,7 +100,7 @@ def container(
     if settings.tty:
         result.update({"stdin": True, "tty": True})
     if settings.ready is not None:
-        result.update(_readiness_probe(process, settings.ready, context))
+        result.update(_readiness_probe(process, settings.ready))
     if settings.container_yml:
         result = _apply_override(process, result)
     if context.shares_environment:
@@ -295,24 +295,21 @@ def multiplied(quantity: str, count: int) -> str:
 # --- readiness ---
 
 
-def _readiness_probe(
-    process: PlannedProcess, ready: Mapping[str, Any], context: RenderContext
-) -> Object:
+def _readiness_probe(process: PlannedProcess, ready: Mapping[str, Any]) -> Object:
     """Return the fields for a container's readiness probe, or an empty mapping if it has none.
 
     A process whose readiness is determined from its log gets no probe, because symphony reads the
     log itself. A Kubernetes HTTP probe accepts every status code from 200 to 399.
     """
-    plan = context.plan
     if "tcp" in ready:
         probe: Object = {
-            "tcpSocket": {"port": plan.endpoint(process, ready["tcp"]).port},
+            "tcpSocket": {"port": process.endpoint(ready["tcp"]).port},
             "timeoutSeconds": _NETWORK_PROBE_SECONDS,
         }
     elif "http" in ready:
         service, path = ready["http"]
         probe = {
-            "httpGet": {"path": path, "port": plan.endpoint(process, service).port},
+            "httpGet": {"path": path, "port": process.endpoint(service).port},
             "timeoutSeconds": _NETWORK_PROBE_SECONDS,
         }
     elif "command" in ready:

@@ -133,7 +133,8 @@ def _check_rank(process: PlannedProcess, first: PlannedProcess) -> None:
             f"process {process.name!r} binds service {service!r}, but the ranks of a Pod cannot "
             "bind services, because they share its ports; remove per_pod or the service"
         )
-    if replace(process, name=first.name) != first:
+    # The first rank alone serves the address at which the ranks meet.
+    if replace(process, name=first.name, serves=first.serves) != first:
         raise SpecError(
             f"process {process.name!r} differs from {first.name!r}, with which it shares a Pod; "
             "use the variable RANK instead of ${index}, or remove per_pod"

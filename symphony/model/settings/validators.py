@@ -239,26 +239,27 @@ def services(value: ServiceSpec, subject: str) -> dict[str, int | None]:
 
     Return them as ``{name: port or None}``.
     """
+    ports: list[tuple[object, object]]
     if isinstance(value, str):
-        return {check_name(value, "service"): None}
-    if isinstance(value, Mapping):
-        result: dict[str, int | None] = {}
-        for name, number in value.items():
-            checked_name = check_name(name, "service")
-            result[checked_name] = (
-                None if number is None else port(number, f"the port of {shown(name)}")
-            )
-        return result
-    if isinstance(value, (list, tuple)):
-        names = list(value)
+        ports = [(value, None)]
+    elif isinstance(value, Mapping):
+        ports = list(value.items())
+    elif isinstance(value, (list, tuple)):
+        ports = [(name, None) for name in value]
     elif isinstance(value, (set, frozenset)):
         # The order of the names determines which ports are assigned, and a set has no order.
-        names = sorted(check_name(name, "service") for name in value)
+        ports = [(name, None) for name in sorted(value, key=str)]
     else:
         raise SpecError(
             f"{subject} must be a name, a list of names or {{name: port}}, not {shown(value)}"
         )
-    return dict.fromkeys((check_name(name, "service") for name in names), None)
+    result: dict[str, int | None] = {}
+    for name, number in ports:
+        checked_name = check_name(name, "service")
+        result[checked_name] = None
+        if number is not None:
+            result[checked_name] = port(number, f"the port of {shown(name)}")
+    return result
 
 
 def env_files(value: object, subject: str) -> list[str]:

@@ -181,7 +181,7 @@ def test_port_in_use_is_rejected(monkeypatch):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        monkeypatch.setattr(engine, "PORT", other.getsockname()[1])
+        monkeypatch.setattr(engine, "REGISTRY_PORT", other.getsockname()[1])
         with pytest.raises(RequirementError, match="is in use"):
             engine.check_port()
     engine.check_port()

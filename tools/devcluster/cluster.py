@@ -17,12 +17,14 @@ from devcluster import (
     control,
     controllers,
     engine,
+    images,
     network,
     node,
     objects,
+    registry,
 )
 from devcluster.network import IPV4, IPV6, Addresses
-from devcluster.node import NODES, Node
+from devcluster.node import NODES, REGISTRY, Node
 from devcluster.parts import Parts
 from devcluster.paths import Paths
 from machines import network as bridge
@@ -85,10 +87,10 @@ def stop(paths: Paths) -> bool:
 
 
 def refresh_image(running: Record, parts: Parts, *, pool: ThreadPoolExecutor, run: Path) -> None:
-    """Load a new test image into containerd on every node and into the docker daemon."""
+    """Load a new test image into containerd on every node, the registry and the docker daemon."""
     ctr = parts.programs["ctr"]
     futures = [pool.submit(_import, running.machine(n.name), ctr, parts.image) for n in NODES]
-    futures.append(pool.submit(_docker_load, running.machine("engine"), run, parts.image))
+    futures.append(pool.submit(_add_to_docker, running.machine("engine"), run, parts.image))
     _results(futures)
 
 
@@ -364,12 +366,12 @@ class Starter:
             wait_for(create, "the webhooks of Kueue", seconds=30)
 
     def _engine(self, started: Record) -> None:
-        """Start the registry and the docker daemon, and load the test image as a base for
-        builds.
-        """
+        """Start the registry and the docker daemon, and add the test image as a base for builds."""
         machine, run = started.machine("engine"), self.paths.run
-        for name in engine.LISTENERS:
+        registries = [
             self._daemon(started, machine, name, engine.registry(run, name, self.addresses))
+            for name in engine.LISTENERS
+        ]
         daemon = self._daemon(started, machine, "dockerd", engine.docker_daemon(run))
         client = _docker(run)
         wait_for(
@@ -379,7 +381,14 @@ class Starter:
             needs=[daemon],
             log=self.paths.logs / "dockerd.log",
         )
-        _docker_load(machine, run, self.parts.image)
+        wait_for(
+            partial(registry.answers, REGISTRY),
+            "the registry",
+            seconds=60,
+            needs=registries,
+            log=self.paths.logs / f"{engine.LISTENERS[0]}.log",
+        )
+        _add_to_docker(machine, run, self.parts.image)
 
 
 def _ctr(program: Path) -> tuple[str, ...]:
@@ -394,8 +403,18 @@ def _import(machine: Machine, ctr: Path, image: Path) -> None:
     _command(machine, *_ctr(ctr), "images", "import", str(image))
 
 
-def _docker_load(machine: Machine, run: Path, image: Path) -> None:
-    _command(machine, *_docker(run), "load", "--quiet", "--input", str(image))
+def _add_to_docker(machine: Machine, run: Path, image: Path) -> None:
+    """Upload the test image to the registry, and let the docker daemon pull it from there.
+
+    The daemon then knows that the registry holds the layers. If it had loaded the image from a
+    file, the first push of an image that is built from it would compress and upload them, which
+    takes minutes on a busy machine.
+    """
+    repository, _, tag = images.NAME.rpartition("/")[2].partition(":")
+    registry.upload(REGISTRY, image, repository=repository, tag=tag)
+    pulled = f"{REGISTRY}/{repository}:{tag}"
+    _command(machine, *_docker(run), "pull", "--quiet", pulled)
+    _command(machine, *_docker(run), "tag", pulled, images.NAME)
 
 
 def _succeeds(machine: Machine, *argv: str) -> bool:

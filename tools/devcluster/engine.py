@@ -13,10 +13,9 @@ import socket
 from pathlib import Path
 
 from devcluster.network import Addresses, with_port
-from devcluster.node import CGROUP
+from devcluster.node import CGROUP, REGISTRY_PORT
 from machines.console import RequirementError
 
-PORT = 5000
 LISTENERS = ("registry", "registry-for-nodes")
 
 
@@ -38,11 +37,11 @@ def check_port() -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", PORT))
+            probe.bind(("127.0.0.1", REGISTRY_PORT))
         except OSError:
             raise RequirementError(
-                f"port {PORT} on 127.0.0.1, which the cluster's registry needs, is in use: "
-                f"stop the process that 'ss -ltnp sport = :{PORT}' shows"
+                f"port {REGISTRY_PORT} on 127.0.0.1, which the cluster's registry needs, is in "
+                f"use: stop the process that 'ss -ltnp sport = :{REGISTRY_PORT}' shows"
             ) from None
 
 
@@ -85,7 +84,7 @@ def registry(run: Path, name: str, addresses: Addresses) -> list[str]:
             "filesystem": {"rootdirectory": str(run / "registry")},
             "delete": {"enabled": True},
         },
-        "http": {"addr": with_port(address, PORT)},
+        "http": {"addr": with_port(address, REGISTRY_PORT)},
     }
     config.write_text(json.dumps(content, indent=1))
     return ["docker-registry", "serve", str(config)]

@@ -84,6 +84,17 @@ def tags(engine, repository):
         return None if exc.code == 404 else f"an answer of {exc.code}"
 
 
+def layers(engine, repository, tag):
+    """Return the digests of the layers of an image in the registry."""
+    name = repository.rpartition("/")[2]
+    request = urllib.request.Request(
+        f"http://{engine.registry}/v2/{name}/manifests/{tag}",
+        headers={"Accept": "application/vnd.docker.distribution.manifest.v2+json"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return [layer["digest"] for layer in json.load(answer)["layers"]]
+
+
 def directories(tmp_path, **files):
     for name, text in files.items():
         (tmp_path / "src" / name).mkdir(parents=True, exist_ok=True)
@@ -141,6 +152,10 @@ def test_image_is_built_pushed_and_run(kube_cluster, engine, repository, project
     done = symphony("exp.yml", "--build", "--follow")
     assert (done.returncode, done.stdout) == (0, "first\nsecond\n"), done.stderr
     assert tags(engine, repository) == ["exp"]
+    # To compress and upload the layers of the base again would take minutes on a busy machine.
+    base, _, tag = kube_cluster.image.partition(":")
+    base_layers = layers(engine, base, tag)
+    assert layers(engine, repository, "exp")[: len(base_layers)] == base_layers
     (pod,) = kube_cluster.raw.call("GET", kube_cluster.path("pods"))["items"]
     image = pod["spec"]["containers"][0]["image"]
     assert image.startswith(f"{repository}@sha256:")

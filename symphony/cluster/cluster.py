@@ -1079,18 +1079,23 @@ class Cluster(CheckedAttributes):
         """Block until every process has finished, and return the status of the experiment.
 
         ``processes`` selects the processes to wait for, as in `stop_processes`. None selects all.
-        ``timeout`` is in seconds or has a unit, such as ``"5m"``; `TimeoutError` is raised when it
-        expires. ``on_change`` is called with each status that differs from the previous one. With
-        ``until="started"`` or ``until="ready"``, block only until every process has started or is
-        ready, respectively. This method does not wait for processes that have finished or, with
-        ``until="ready"``, for processes that did not become ready in time. The returned status
-        contains the state of each process.
+        ``timeout`` is in seconds or has a unit, such as ``"5m"``; when it expires, `TimeoutError`
+        is raised, which says what each process waits for. ``on_change`` is called with each status
+        that differs from the previous one. With ``until="started"`` or ``until="ready"``, block
+        only until every process has started or is ready, respectively. This method does not wait
+        for processes that have finished or, with ``until="ready"``, for processes that did not
+        become ready in time. The returned status contains the state of each process.
         """
         from symphony.cluster.backend import WaitGoal
         from symphony.model.settings.durations import parse_timeout
 
         goal = WaitGoal(until, processes, parse_timeout(timeout))
-        return self.implementation.wait(experiment, goal, on_change)
+        try:
+            return self.implementation.wait(experiment, goal, on_change)
+        except TimeoutError as exc:
+            # The message can contain what a readiness test has printed.
+            message = self.hidden_values(experiment).in_text(str(exc))
+            raise TimeoutError(message) from None
 
     # --- using ---
 

@@ -204,15 +204,22 @@ def wait_timeout(
     """Return the error that `Cluster.wait` raises when its ``timeout`` (in seconds) expires.
 
     ``awaited`` contains the paths of the processes for which it waits; see `still_awaited`. The
-    error also names the processes that have failed.
+    error says what each of them waits for, and also names the processes that have failed.
     """
     state = "is still running" if until == "ended" else f"is not {until}"
-    names = join_names(awaited, limit=_MAX_NAMES)
+    waiting = [_with_cause(process) for process in status if process.path in awaited]
+    names = join_names(waiting, limit=_MAX_NAMES)
     message = f"experiment {status.name!r} {state} after {timeout:g} s: {names}"
     failed = [_with_exit_code(process) for process in status if process.failed]
     if failed:
         message = f"{message}; failed: {join_names(failed, limit=_MAX_NAMES)}"
     return TimeoutError(message)
+
+
+def _with_cause(process: ProcessStatus) -> str:
+    """Return the path of a process, and why it is in its state, if this is known."""
+    cause = process.test_result or process.reason
+    return f"{process.path} ({cause})" if cause else process.path
 
 
 def _with_exit_code(process: ProcessStatus) -> str:

@@ -104,7 +104,9 @@ class TestWait:
         done = program("launch", file, "--wait", "started", "--timeout", "0.2")
         assert done.returncode == 124
         assert done.stdout.startswith("launched rl ")
-        assert done.stderr.endswith("experiment 'rl' is not started after 0.2 s: b\n")
+        assert done.stderr.endswith(
+            "experiment 'rl' is not started after 0.2 s: b (waiting for a to succeed)\n"
+        )
         assert program.json("ps", "rl")["state"] == "pending"
 
     @pytest.mark.parametrize("command", [["launch", "rl.yml"], ["submit", "--", "true"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -72,9 +73,19 @@ def test_a_timeout_names_the_processes_that_run_and_those_that_have_failed():
     assert str(wait_timeout(status, "ended", ["a"], 5)) == (
         "experiment 'e' is still running after 5 s: a; failed: b (exit code 3), c"
     )
-    running = ExperimentStatus(name="e", backend="paper", processes=processes[:1])
-    assert str(wait_timeout(running, "ready", ["a", "b"], 0.5)) == (
-        "experiment 'e' is not ready after 0.5 s: a, b"
+
+
+def test_a_timeout_says_what_each_process_waits_for():
+    processes = (
+        ProcessStatus(name="a", state=State.RUNNING),
+        ProcessStatus(name="b", state=State.RUNNING, test_result="exit code 2: no response"),
+        ProcessStatus(name="c", group="g", state=State.PENDING, reason="waiting for b"),
+        ProcessStatus(name="d", state=State.RUNNING, ready=True),
+    )
+    running = ExperimentStatus(name="e", backend="paper", processes=processes)
+    assert str(wait_timeout(running, "ready", ["a", "b", "g/c"], 0.5)) == (
+        "experiment 'e' is not ready after 0.5 s: a, b (exit code 2: no response), "
+        "g/c (waiting for b)"
     )
 
 
@@ -82,16 +93,22 @@ def test_wait_on_the_local_backend(tmp_path: Path):
     cluster = Cluster.new("local", state_dir=tmp_path)
     experiment = cluster.new_experiment("e")
     program = "import time; time.sleep(1000)"
-    experiment.new_process("slow", command=[sys.executable, "-c", program]).ready(
-        log="^never", timeout=600
-    )
+    experiment.new_process(
+        "slow", command=[sys.executable, "-c", program], env={"API_TOKEN": "a-secret-token"}
+    ).ready(command='echo "$API_TOKEN is refused"; exit 7', timeout=600)
     experiment.new_process("bad", command=[sys.executable, "-c", "raise SystemExit(3)"])
     cluster.launch(experiment)
     try:
         started = cluster.wait("e", until="started", timeout=30)
         assert all(process.started for process in started)
-        with pytest.raises(TimeoutError, match=r"experiment 'e' is not ready after 0.1 s: slow"):
+        while not next(iter(cluster.describe_experiment("e"))).test_result:
+            time.sleep(0.01)
+        with pytest.raises(TimeoutError) as caught:
             cluster.wait("e", until="ready", timeout=0.1)
+        assert str(caught.value) == (
+            "experiment 'e' is not ready after 0.1 s: slow (exit code 7: (hidden) is refused); "
+            "failed: bad (exit code 3)"
+        )
     finally:
         cluster.delete("e")
 

@@ -8,6 +8,8 @@ import base64
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -193,6 +195,45 @@ def test_deadline_of_running_pods_cannot_be_extended(shared, name):
     # The new Pod of a restarted process has the new deadline.
     shared.up(describe(2000, seed="2"))
     assert shared.diff(describe(2000, seed="2")).is_empty
+    shared.delete(name)
+
+
+def test_a_manifest_that_is_too_large_for_an_annotation_cannot_be_replaced(shared, name):
+    def describe(**variables):
+        experiment = shared.new_experiment(name)
+        unschedulable(experiment, "worker", env=variables)
+        return experiment
+
+    shared.launch(describe())
+    assert shared.diff(describe(A="small")).relaunch == ()
+    # Random bytes, because the manifest is compressed.
+    large = {f"V{number}": Random(number).randbytes(40_000).hex() for number in range(3)}
+    reasons = shared.diff(describe(**large)).relaunch
+    assert reasons == ("the manifest of worker is too large to be replaced",)
+    shared.delete(name)
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_supervisor_of_an_earlier_version_on_another_machine_does_not_notice_a_change(
+    shared, name, follows
+):
+    def describe(seed):
+        experiment = shared.new_experiment(name, ends_with=["worker"])
+        unschedulable(experiment, "worker", env={"SEED": seed})
+        return experiment
+
+    shared.launch(describe("1"))
+    store = description.DescriptionStore(shared.api, shared.scope(name))
+    with store.claimed() as running:
+        store.write(replace(running, host="another", follows=follows))
+    reasons = shared.diff(describe("2")).relaunch
+    expected = (
+        "its supervisor runs on the host another with an earlier version of symphony; run the "
+        "command there",
+    )
+    assert reasons == (() if follows else expected)
+    # Nothing is changed, so there is nothing that the supervisor would have to notice.
+    assert shared.diff(describe("1")).relaunch == ()
     shared.delete(name)
 
 

@@ -314,6 +314,8 @@ STOPPED = (
 )
 COMPLETED = ("Completed", "AllJobsCompleted", "jobset completed successfully")
 SUSPENDED = ("Suspended", "SuspendedJobs", "jobset is suspended")
+WAITS = "its JobSet has not finished yet"
+DISRUPTED = ReasonCode.DISRUPTED
 
 
 def shown(*pods, now=NOW, **options):
@@ -344,6 +346,54 @@ def test_ranks_that_wait_for_quota():
     reason = "waiting for quota in queue team-a"
     found = shown(condition=SUSPENDED, queue="team-a")
     assert found == [("pending", reason, None, 0)] * 2
+
+
+def test_ranks_of_a_job_set_that_a_user_has_suspended():
+    suspended = job_set(condition=SUSPENDED)
+    suspended["spec"]["suspend"] = True
+    for rank in observe("e", [], [], [suspended], now=NOW).status:
+        assert (rank.state, rank.reason) == (State.PENDING, "its JobSet is suspended")
+        assert rank.reason_code is ReasonCode.SCHEDULING
+
+
+def test_a_restart_after_the_loss_of_a_node_does_not_count():
+    restarted = job_set(restarts=1)
+    restarted["status"]["restartsCountTowardsMax"] = 0
+    lost = pod(1, exited(137), phase="Failed", deleted="2023-11-14T22:14:41Z")
+    lost["status"]["conditions"] = [
+        {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+            "lastTransitionTime": EXITED,
+        }
+    ]
+    for pods, cause in (([lost], ": train-1 was lost (n1 was drained)"), ([], "")):
+        first, second = observe("e", pods, [], [restarted], now=NOW).status
+        assert (first.state, first.restarts) == (State.PENDING, 0)
+        assert (first.reason, first.reason_code) == (f"the unit restarts{cause}", DISRUPTED)
+        assert first.reason == second.reason
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (None, ("running", f"exited with 0; {WAITS}", None)),
+        (COMPLETED, ("succeeded", "", 0)),
+        (MAX_RESTARTS, ("succeeded", "", 0)),
+    ],
+)
+def test_a_rank_keeps_its_result_after_its_pod_was_deleted(condition, expected):
+    """Only an observer that has observed the Pod knows the result."""
+    observer = ExperimentState("e")
+    finished = pod(0, exited(0), phase="Succeeded")
+    observer.replace(PODS, [finished, pod(1, FAILED, phase="Failed")])
+    observer.replace(JOB_SETS, [job_set(condition=condition)])
+    observer.observe(NOW)
+    observer.apply(PODS, "DELETED", finished)
+    rank = observer.observe(NOW).status.processes[0]
+    assert (rank.state.value, rank.reason, rank.exit_code) == expected
 
 
 def test_a_rank_that_failed_is_restarted():
@@ -403,9 +453,6 @@ def with_added_container(body):
     added = {"name": "proxy", "restartCount": 0, "state": RUNNING}
     statuses = [*body["status"]["containerStatuses"], added]
     return {**body, "spec": spec, "status": {"phase": "Running", "containerStatuses": statuses}}
-
-
-WAITS = "its JobSet has not finished yet"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from symphony_kube.killer import kill_deleted
 from symphony_kube.record.encoded_record import record_of_ending
 from symphony_kube.record.ending import StoppedProcesses
 from symphony_kube.record.publish import publish
-from symphony_kube.state.ending import processes_to_stop
+from symphony_kube.state.ending import find_never_started, processes_to_stop
 from symphony_kube.state.observe import ExperimentState, Observation
 from symphony_kube.state.unit_status import STOPPED
 from symphony_kube.status import experiments
@@ -65,6 +65,7 @@ def _publish_ending(
         code=ReasonCode.STOPPED.value,
         time=api.now(),
         failed=False,
+        never_started=find_never_started(observation.status),
     )
     record = record_of_ending(ending)
     try:

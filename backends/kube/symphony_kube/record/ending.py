@@ -6,7 +6,7 @@ Both are annotations of the object with the roster.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from symphony.plan.policies import Policies
 from symphony.status import ReasonCode
@@ -21,7 +21,8 @@ class StoppedProcesses:
     """The processes that the supervisor stops, and the reason.
 
     ``time`` is the time of the decision, in seconds since the epoch. ``failed`` is true if the
-    processes count as failed.
+    processes count as failed. ``never_started`` contains the processes that can never start, each
+    with the reason, which is no longer visible when the processes are stopped that they wait for.
     """
 
     processes: tuple[str, ...]
@@ -29,6 +30,7 @@ class StoppedProcesses:
     code: str
     time: float
     failed: bool
+    never_started: dict[str, str] = field(default_factory=dict)
 
 
 def encode_ending(ending: StoppedProcesses) -> str:

@@ -23,6 +23,15 @@ def processes_to_stop(status: ExperimentStatus) -> list[str]:
     ]
 
 
+def find_never_started(status: ExperimentStatus) -> dict[str, str]:
+    """Return the processes that can never start, each with the reason."""
+    return {
+        process.name: process.reason
+        for process in status
+        if process.reason_code is ReasonCode.NEVER_STARTED
+    }
+
+
 def apply_ending(
     ending: StoppedProcesses,
     containers: Mapping[str, ContainerStatus],
@@ -36,6 +45,10 @@ def apply_ending(
     result = dict(containers)
     for name in _known(ending.processes, containers):
         result[name] = _stopped(ending, containers[name], can_start=name in on_nodes)
+    for name in _known(ending.never_started, containers):
+        if containers[name].state is State.PENDING:
+            cause = Reason(ending.never_started[name], ReasonCode.NEVER_STARTED)
+            result[name] = replace(containers[name], state=State.FAILED, cause=cause)
     return result
 
 

@@ -70,6 +70,25 @@ def test_processes_that_can_never_start_are_not_created(kube_cluster, shared, na
     shared.delete(name)
 
 
+@pytest.mark.parametrize("end", ["client", "stop"])
+def test_an_experiment_ends_although_a_process_could_never_start(shared, name, end):
+    """When the server is stopped, nothing but the record shows that it was not ready in time."""
+    exp = shared.new_experiment(name)
+    python(exp, "server", FOREVER).ready(log="^never$", timeout=0.5)
+    python(exp, "client", FOREVER).starts_after("server")
+    if end == "client":
+        exp.ends_with = ["client"]
+    shared.launch(exp)
+    if end == "stop":
+        shared.wait(name, until="ready", timeout=60)
+        shared.stop(name)
+    server, client = shared.wait(name, timeout=60)
+    reasons = {"client": "the experiment ended with client", "stop": "stopped"}
+    assert (server.stopped, server.reason) == (True, reasons[end])
+    assert client.reason == "never started: server was not ready within 0.5 s"
+    shared.delete(name)
+
+
 def test_processes_wait_for_members_of_a_group(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     group = exp.new_process_group("team")

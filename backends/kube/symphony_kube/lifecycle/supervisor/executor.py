@@ -49,7 +49,7 @@ from symphony_kube.record.publish import publish
 from symphony_kube.render.pod_parts.deadline import with_new_deadline
 from symphony_kube.render.roster import Unit, roster_unit, units_by_object, units_of_ranks
 from symphony_kube.state.control_state import FIRST_ATTEMPT, Control
-from symphony_kube.state.ending import processes_to_stop
+from symphony_kube.state.ending import find_never_started, processes_to_stop
 from symphony_kube.state.observe import Observation
 from symphony_kube.state.unit_status import UnitStatus
 
@@ -146,6 +146,7 @@ class Executor:
             code=ReasonCode(event["reason_code"]).value,
             time=event["at"],
             failed=event["action"] == "deadline",
+            never_started=find_never_started(observation.status),
         )
         self._book.write(replace(self._book.record, ending=ending))
 

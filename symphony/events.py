@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import enum
 import signal
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
@@ -212,19 +213,23 @@ def events_between(
     now: float,
     *,
     changes: bool = True,
+    ready_since: Mapping[str, float] = MappingProxyType({}),
 ) -> list[ExperimentEvent]:
     """Return the events that explain the difference between two statuses, in chronological order.
 
     If ``previous`` is None, return the events that explain ``status``. ``now`` is the time of an
     event whose time is not part of the status, in seconds since the epoch. With ``changes``, an
-    event describes the processes that were added and removed.
+    event describes the processes that were added and removed. ``ready_since`` contains the times at
+    which processes with readiness tests became ready. Without such a time, a process that has
+    started since ``previous`` is assumed to have no test.
     """
     before = {} if previous is None else {process.name: process for process in previous}
     events: list[ExperimentEvent] = []
     if previous is not None and changes:
         events += _change_events(previous, status, now)
     for process in status:
-        events += _process_events(before.get(process.name), process, now)
+        since = ready_since.get(process.name)
+        events += _process_events(before.get(process.name), process, now, since)
     events.sort(key=lambda event: event.at)
     created = status.created or min((event.at for event in events), default=now)
     if previous is None:
@@ -271,11 +276,12 @@ def finish_event(status: ExperimentStatus, now: float) -> ExperimentEvent:
 
 
 def _process_events(
-    before: ProcessStatus | None, process: ProcessStatus, now: float
+    before: ProcessStatus | None, process: ProcessStatus, now: float, ready_since: float | None
 ) -> Iterator[ExperimentEvent]:
     """Yield the events that explain the difference between two statuses of a process.
 
-    ``before`` is None if the process was not observed earlier.
+    ``before`` is None if the process was not observed earlier. ``ready_since`` is None if the time
+    is not known, or if the process has no readiness test.
     """
     old = ProcessStatus(name=process.name) if before is None else before
     if process.started is not None and process.started != old.started:
@@ -285,7 +291,7 @@ def _process_events(
             process=process.name,
             text=_start_text(process),
         )
-    yield from _running_events(old, process, now)
+    yield from _running_events(old, process, now, ready_since)
     has_exited = process.ended is not None and process.ended != old.ended
     has_ended = process.state in ENDED and old.state not in ENDED
     if has_exited or has_ended:
@@ -313,19 +319,23 @@ def _pending_reason(process: ProcessStatus) -> tuple[Any, ...]:
 
 
 def _running_events(
-    old: ProcessStatus, process: ProcessStatus, now: float
+    old: ProcessStatus, process: ProcessStatus, now: float, ready_since: float | None
 ) -> Iterator[ExperimentEvent]:
     """Yield the events of a process that is running."""
 
-    def event(kind: EventKind, text: str) -> ExperimentEvent:
+    def event(kind: EventKind, text: str, at: float = now) -> ExperimentEvent:
         return ExperimentEvent(
-            at=now, kind=kind, process=process.name, reason_code=process.reason_code, text=text
+            at=at, kind=kind, process=process.name, reason_code=process.reason_code, text=text
         )
 
-    # A process without a readiness test is ready when it starts, which is not an event.
     is_same_run = process.started is not None and process.started == old.started
-    if process.ready and not old.ready and is_same_run:
+    if is_same_run and process.ready and not old.ready:
         yield event(EventKind.READY, ready_text(now - (process.started or now)))
+    elif not is_same_run and process.ready and ready_since is not None:
+        # A process without a readiness test is ready when it starts, which is not an event.
+        started = ready_since if process.started is None else process.started
+        at = max(ready_since, started)
+        yield event(EventKind.READY, ready_text(at - started), at)
     if process.not_ready_in_time and not old.not_ready_in_time:
         yield event(EventKind.NOT_READY, process.reason or "not ready in time")
     is_stopping = process.reason_code in (ReasonCode.STOPPING, ReasonCode.DELETING)

@@ -267,3 +267,26 @@ def test_end_of_a_process_whose_start_is_unknown(code: ReasonCode, text: str) ->
     status = ExperimentStatus(name="e", backend="kube", processes=(process,))
     (event,) = (event for event in events_between(None, status, 5.0) if event.process == "p")
     assert event.text == text
+
+
+@pytest.mark.parametrize(
+    ("ready_since", "expected"),
+    [
+        ({}, ["process p started"]),
+        ({"p": 12.5}, ["process p started", "process p ready after 2.5 s"]),
+        # The times of Kubernetes are those of different machines.
+        ({"p": 9.0}, ["process p started", "process p ready after 0 s"]),
+    ],
+)
+def test_start_and_readiness_that_are_observed_together(
+    ready_since: dict[str, float], expected: list[str]
+) -> None:
+    def status(**values: Any) -> ExperimentStatus:
+        process = ProcessStatus(name="p", **values)
+        return ExperimentStatus(name="e", backend="kube", processes=(process,))
+
+    ready = status(state=State.RUNNING, ready=True, started=10.0)
+    earlier_run = status(state=State.RUNNING, ready=True, started=1.0)
+    for before in (status(), earlier_run):
+        assert lines(events_between(before, ready, 20.0, ready_since=ready_since)) == expected
+    assert events_between(ready, ready, 21.0, ready_since=ready_since) == []

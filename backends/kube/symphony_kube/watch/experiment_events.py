@@ -156,7 +156,8 @@ class EventStream:
         """
         status = self._without_passing_note(observation, now)
         shown = self._with_test_results(status)
-        events = events_between(self._previous, shown, now, changes=False)
+        ready_since = self._find_ready_times(observation)
+        events = events_between(self._previous, shown, now, changes=False, ready_since=ready_since)
         if self._previous is None:
             events += earlier_events(self._listed_pods, events)
             self._listed_pods = ()
@@ -168,6 +169,16 @@ class EventStream:
         # A warning can be recorded later than the end.
         events.sort(key=lambda event: (event.kind is EventKind.FINISHED, event.at))
         return [event for event in events if self._is_new(event)]
+
+    def _find_ready_times(self, observation: Observation) -> dict[str, float]:
+        """Return the times at which processes with readiness tests became ready."""
+        times = {}
+        for unit in self.stream.units:
+            for name in unit.ready:
+                container = observation.containers.get(name)
+                if container is not None and container.ready_since is not None:
+                    times[name] = container.ready_since
+        return times
 
     def _with_test_results(self, status: ExperimentStatus) -> ExperimentStatus:
         """Return the status with the last results of the readiness tests of processes that have

@@ -17,6 +17,7 @@ import pytest
 
 from symphony.cluster.run_results import find_run_usage
 from symphony.errors import BackendError, NotFound
+from symphony.events import EventKind
 from symphony.status import State
 from symphony.testing.contract import all_running, until
 from symphony.usage import ProcessUsage
@@ -134,6 +135,24 @@ def test_process_for_which_nobody_waits_is_ready_when_its_log_shows_it(
     for process in ("server", "other"):
         pod = kube_cluster.raw.call("GET", kube_cluster.path(f"pods/{name}-{process}"))
         assert pod["metadata"]["annotations"]["symphony/ready"] == process
+    shared.delete(name)
+
+
+def test_events_show_when_a_process_was_ready_before_it_was_observed(shared, name):
+    exp = shared.new_experiment(name)
+    python(exp, "server", UP).ready(log="^up")
+    python(exp, "other", FOREVER)
+    shared.launch(exp)
+    shared.wait(name, until="ready", timeout=60)
+    events = list(shared.iter_events(name))
+    kinds = {
+        process: [event.kind for event in events if event.process == process]
+        for process in ("server", "other")
+    }
+    assert kinds == {
+        "server": [EventKind.STARTED, EventKind.READY],
+        "other": [EventKind.STARTED],
+    }
     shared.delete(name)
 
 

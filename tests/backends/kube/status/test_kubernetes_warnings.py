@@ -19,6 +19,8 @@ from symphony_kube.status.event_sources.supervisor_events import SupervisorEvent
 
 START = 1767225600.0
 IMAGE = 'Failed to pull image "nosuch": not found'
+REFUSED = 'Error creating: admission webhook "mpod.kb.io" denied the request:'
+UNKNOWN_JOB = 'workload owner not found\nJob.batch "object" not found'
 PROCESSES: dict[str, tuple[str | None, ...]] = {
     "a": ("learner",),
     "g": ("one", "two"),
@@ -88,6 +90,11 @@ def shown(*events: dict[str, Any]) -> list[str]:
         (
             kubernetes_event("FailedCreate", "exceeded quota", kind="Job"),
             ["process learner FailedCreate: exceeded quota"],
+        ),
+        (kubernetes_event("FailedCreate", f"{REFUSED} {UNKNOWN_JOB}", kind="Job"), []),
+        (
+            kubernetes_event("FailedCreate", f"{REFUSED} queue is missing", kind="Job"),
+            [f"process learner FailedCreate: {REFUSED} queue is missing"],
         ),
         # A JobSet can have hundreds of ranks.
         (

@@ -44,6 +44,8 @@ _INTERRUPTED_STOP = "FailedPreStopHook"
 _STOP_SCRIPTS = (STOP_MARK, STOP_PATH)
 # Newer kubelets do not name the command.
 _UNKNOWN_HOOK = "PreStopHook failed"
+# Kueue refuses the Pod of a new Job that it does not know yet. The Job soon creates it again.
+_UNKNOWN_JOB = re.compile(r'.*admission webhook "mpod\.kb\.io" denied the request: .*not found')
 _COMBINED = "(combined from similar events): "
 _CONTAINER = re.compile(r"spec\.containers\{(.+)\}")
 # The number of events of unknown objects that are kept, because their Pods may be observed later.
@@ -121,6 +123,8 @@ def _is_problem(event: Object) -> bool:
     if event["involvedObject"].get("kind") not in ("Pod", "Job", "JobSet"):
         return False
     if _PROBE_FAILURES.match(_message(event)):
+        return False
+    if event.get("reason") == "FailedCreate" and _UNKNOWN_JOB.match(_message(event)):
         return False
     if event.get("reason") == _INTERRUPTED_STOP:
         message = _message(event)

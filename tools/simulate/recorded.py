@@ -210,6 +210,8 @@ def _never(experiment: Experiment, past: Past, event: Event) -> None:
     """Check the reason why a process does not start any more."""
     name = event["process"]
     past.is_given_up = True
+    # A start that a user has requested does not happen any more, so that no stop prevents it.
+    past.must_start = False
     if past.is_running:
         raise Broken(TRUTH, f"{name} was recorded as never started, but it is running")
     code = event.get("reason_code")

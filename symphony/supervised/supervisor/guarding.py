@@ -12,10 +12,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symphony.supervised.processes.identity import identify
 from symphony.supervised.supervisor.guardian import ENDED, LEAVES, LOCK_FILE, SUPERVISES
 
 if TYPE_CHECKING:
     from symphony.supervised.supervisor.event_loop import EventLoop
+
+# The key of the identity of the supervisor that has started the guardian in what the guardian gives
+# to the next supervisor.
+GUARDED = "guarded"
 
 # A guardian that dies sooner is not replaced at once.
 _STABLE_SECONDS = 1.0
@@ -110,7 +115,8 @@ class Guard:
         try:
             # The program finds its line even if this one is killed as soon as it has started it.
             with open(os.memfd_create("preparation"), "w+b") as line:  # noqa: PTH123
-                line.write(encode_preparation(self.path, self._preparation))
+                preparation = {**self._preparation, GUARDED: identify(os.getpid())}
+                line.write(encode_preparation(self.path, preparation))
                 line.seek(0)
                 process = subprocess.Popen(
                     [sys.executable, "-I", "-S", str(program), *arguments],

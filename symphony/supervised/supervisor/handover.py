@@ -13,6 +13,7 @@ import functools
 import gc
 import importlib
 import json
+import math
 import os
 import signal
 import socket
@@ -30,7 +31,7 @@ from symphony.supervised.processes.mark import remove_own_mark
 from symphony.supervised.record import launch_settings
 from symphony.supervised.record.directory import RunDirectory, full_disk_errors
 from symphony.supervised.record.launch_settings import LaunchSettings
-from symphony.supervised.supervisor.guarding import encode_preparation
+from symphony.supervised.supervisor.guarding import GUARDED, encode_preparation
 from symphony.support.import_path import own_import_path
 
 if TYPE_CHECKING:
@@ -321,6 +322,7 @@ def continue_run(preparation: Mapping[str, Any], guard: Guard) -> None:
     from symphony.supervised.record.unsupervised_run import lock_unsupervised, read_settings
 
     remove_own_mark()
+    _wait_for_guarded(preparation)
     run = RunDirectory(guard.path)
     with lock_unsupervised(run) as lock:
         if lock is None:
@@ -338,6 +340,20 @@ def continue_run(preparation: Mapping[str, Any], guard: Guard) -> None:
         settings.apply()
         _import_modules(preparation["children"])
         _resume(run, settings, preparation["children"], guard, lambda _: None)
+
+
+def _wait_for_guarded(preparation: Mapping[str, Any]) -> None:
+    """Wait until the killed supervisor has exited that had started the guardian.
+
+    The guardian is not its parent and only notices that a pipe is closed. The kernel can close the
+    lock later, so that the killed supervisor would be taken for another new one.
+    """
+    guarded = preparation.get(GUARDED)
+    if guarded is None:
+        return
+    from symphony.supervised.processes.process_groups import wait_for_exit
+
+    wait_for_exit(ProcessId(*guarded), math.inf)
 
 
 def _import_modules(children: str) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -115,6 +118,49 @@ def test_killed_guardian_is_replaced(cluster, experiment):
     processes = [psutil.Process(replacement), psutil.Process(supervisor_of(cluster))]
     cluster.delete("exp")
     assert psutil.wait_procs(processes, timeout=20)[1] == []
+
+
+# A supervisor that takes long to exit: it has closed the pipe to its guardian, and has its lock.
+EXITS_SLOWLY = """
+import fcntl, os, sys
+from pathlib import Path
+from symphony.supervised.processes.identity import identify
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.supervisor.guarding import Guard
+
+run = RunDirectory(Path(sys.argv[1]))
+lock = os.open(run.lock, os.O_RDWR)
+fcntl.flock(lock, fcntl.LOCK_EX)
+run.record_supervisor(identify(os.getpid()), replaces=True)
+children = "symphony.supervised.supervisor.local_children:LocalChildren"
+guard = Guard({"path": sys.path, "children": children}, *os.pipe(), str(run.path))
+guard._start_guardian()
+os.close(guard._messages)
+sys.stdin.read()
+"""
+
+
+def test_supervisor_that_exits_slowly_is_replaced(cluster, experiment):
+    """The new supervisor must not take it for another one that continues the run."""
+    python(experiment, "p", FOREVER)
+    cluster.launch(experiment)
+    before = cluster.describe_process("exp", "p")
+    kill_supervision(cluster)
+    program = [sys.executable, "-c", EXITS_SLOWLY, str(cluster._root / "exp")]
+    with subprocess.Popen(program, stdin=subprocess.PIPE) as slow:
+        eventually(lambda: guardian_of(cluster) is not None)
+        guardian = psutil.Process(guardian_of(cluster))
+        eventually(lambda: any(waits_for_a_process(child) for child in guardian.children()))
+        kill(slow.pid)
+    new_supervisor(cluster, slow.pid)
+    assert psutil.Process(supervisor_of(cluster)).ppid() == guardian.pid
+    assert cluster.describe_process("exp", "p") == before
+
+
+def waits_for_a_process(process):
+    """Return whether a process has opened a pidfd."""
+    paths = list(Path(f"/proc/{process.pid}/fd").iterdir())
+    return any(os.readlink(path) == "anon_inode:[pidfd]" for path in paths)
 
 
 def test_command_repairs_if_both_were_killed(cluster, experiment):

@@ -17,7 +17,7 @@ from symphony_kube.api import labels
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.observe import observe
 from symphony_kube.state.observed_attempt import ObservedAttempt
-from symphony_kube.state.pod_status import parse_pod
+from symphony_kube.state.pod_parser import parse_pod
 from symphony_kube.state.unit_status import UnitStatus
 
 COUNT = 1000

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from symphony_kube.api import labels
+from symphony_kube.api.resources import parse_time
 from symphony_kube.record.copies import StoredRecord
 from symphony_kube.record.encoded_record import EncodedRecord
 from symphony_kube.render.roster import Roster, Unit, encode_roster
 from symphony_kube.state.observe import ExperimentState
 from symphony_kube.state.observed_objects import JOB_SETS, JOBS, PODS
-from symphony_kube.state.pod_status import parse_time
 
 DIRECTORY = Path(__file__).with_name("histories")
 NAMES = sorted(path.name.removesuffix(".jsonl.gz") for path in DIRECTORY.glob("*.jsonl.gz"))

@@ -5,8 +5,9 @@ Only objects with these labels belong to symphony, which does not change any oth
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from symphony.errors import SpecError
 from symphony.support.names import MAX_LENGTH
@@ -167,3 +168,15 @@ class Scope:
                 f"the name of the experiment; shorten {self.experiment!r} or {name!r}"
             )
         return full
+
+
+def unit_of(labels: Mapping[str, Any]) -> str:
+    """Return the unit of a Pod or Job, or ``""``.
+
+    Another Pod or Job may have replaced it, or a change may have removed the unit.
+    """
+    for label in (UNIT, REPLACED_UNIT, REMOVED_UNIT):
+        unit = labels.get(label)
+        if unit:
+            return str(unit)
+    return ""

@@ -1,10 +1,12 @@
-"""API objects: the path of each kind, symphony's labels, and lists of objects.
+"""API objects: the path of each kind, symphony's labels, lists of objects, and their times.
 
 All functions are pure.
 """
 
 from __future__ import annotations
 
+import calendar
+import functools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -193,3 +195,26 @@ def experiment_of(body: Object) -> str | None:
     if labels.get(MANAGED_BY) != SYMPHONY:
         return None
     return labels.get(EXPERIMENT)
+
+
+@functools.lru_cache(maxsize=4096)
+def parse_time(time: str | None) -> float | None:
+    """Convert an API timestamp to seconds since the epoch.
+
+    Return None if the timestamp is missing or invalid, or if it is the epoch itself, which the API
+    uses for an event that has not happened.
+    """
+    if not time:
+        return None
+    try:
+        parts = (
+            int(time[0:4]),
+            int(time[5:7]),
+            int(time[8:10]),
+            int(time[11:13]),
+            int(time[14:16]),
+            int(time[17:19]),
+        )
+    except ValueError:
+        return None
+    return float(calendar.timegm((*parts, 0, 0, 0))) or None

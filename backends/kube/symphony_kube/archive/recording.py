@@ -27,11 +27,10 @@ from symphony.support.replace_file import replace_file
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import RUN, Scope
 from symphony_kube.api.listing import list_all
-from symphony_kube.api.resources import labels_of, run_name_of
+from symphony_kube.api.resources import labels_of, parse_time, run_name_of
 from symphony_kube.archive.fetch_logs import LogFetcher, LogLimits
 from symphony_kube.lifecycle.supervisor.stored_usage import fetch_usage
 from symphony_kube.state.observe import BACKEND
-from symphony_kube.state.pod_status import parse_time
 from symphony_kube.status import details, experiments, topology
 from symphony_kube.status.container_environment import read_shared_variables
 from symphony_kube.status.find_pod import list_removed_containers

@@ -24,6 +24,7 @@ from symphony_kube.api.resources import (
     is_managed,
     items_of,
     labels_of,
+    parse_time,
     plural_name,
     run_name_of,
     run_of,
@@ -46,7 +47,6 @@ from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.roster import roster_unit
 from symphony_kube.state import observe
 from symphony_kube.state.ip_families import ALL_OF_IPV4, service_note
-from symphony_kube.state.pod_status import parse_time
 from symphony_kube.status import experiments
 
 if TYPE_CHECKING:

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 from symphony_kube.api.compare_and_swap import compare_and_swap
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import DESCRIPTION, HOLDER, Scope
-from symphony_kube.api.resources import collection_path, is_in_scope
+from symphony_kube.api.resources import collection_path, is_in_scope, parse_time
 from symphony_kube.record.copies import StoredRecord
 from symphony_kube.record.encoded_record import NO_RECORD, EncodedRecord, record_in
 from symphony_kube.record.ending import decode_ending
 from symphony_kube.render import codec
-from symphony_kube.state.pod_status import parse_time
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -22,8 +22,8 @@ from symphony_kube.state.observed_attempt import (
     await_result,
     succeeded_with_job,
 )
-from symphony_kube.state.pod_status import ContainerStatus, PodStatus, waiting_for_queue
-from symphony_kube.state.reasons import Reason
+from symphony_kube.state.pod_status import ContainerStatus, PodStatus
+from symphony_kube.state.reasons import Reason, waiting_for_queue
 
 UNIT_SUCCEEDED = Reason("the unit has succeeded without it")
 # The exit codes of processes that TERM or KILL has ended.

@@ -9,6 +9,8 @@ from typing import Any
 
 from symphony.status import ReasonCode, State
 from symphony_kube.api import labels
+from symphony_kube.api.labels import unit_of
+from symphony_kube.api.resources import parse_time
 from symphony_kube.record.encoded_record import NO_RECORD, EncodedRecord, record_in
 from symphony_kube.render.pod_parts.disruption_rules import IGNORE_DISRUPTIONS, RESTART_UNCOUNTED
 from symphony_kube.state import reasons
@@ -21,8 +23,7 @@ from symphony_kube.state.control_state import (
     decode_attempt,
     decode_control,
 )
-from symphony_kube.state.pod_status import deadline_exceeded, parse_time, unit_of
-from symphony_kube.state.reasons import NO_REASON, Reason
+from symphony_kube.state.reasons import NO_REASON, Reason, deadline_exceeded
 
 Object = Mapping[str, Any]
 

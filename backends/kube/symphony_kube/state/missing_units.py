@@ -14,8 +14,8 @@ from symphony_kube.api.errors import one_line
 from symphony_kube.record.creation_problems import Problem
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.observed_attempt import POD_DELETED, POD_REMOVED
-from symphony_kube.state.pod_status import NOT_CREATED, ContainerStatus, exit_unknown
-from symphony_kube.state.reasons import Reason
+from symphony_kube.state.pod_status import NOT_CREATED, ContainerStatus
+from symphony_kube.state.reasons import Reason, exit_unknown
 from symphony_kube.state.unit_status import policy_of
 
 # If a unit can be created but has not appeared after this time, the launcher or the supervisor is

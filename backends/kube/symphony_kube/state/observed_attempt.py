@@ -16,15 +16,9 @@ from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import FIRST_ATTEMPT, NO_CONTROL, Attempt, Control
 from symphony_kube.state.disruptions import POD_DELETED as WAS_DELETED
 from symphony_kube.state.job_status import JobStatus, back_off_seconds
-from symphony_kube.state.pod_status import (
-    NOT_CREATED,
-    ContainerStatus,
-    PodStatus,
-    exit_unknown,
-    waiting_for_queue,
-)
+from symphony_kube.state.pod_status import NOT_CREATED, ContainerStatus, PodStatus
 from symphony_kube.state.predictions import find_lateness
-from symphony_kube.state.reasons import NO_REASON, Reason
+from symphony_kube.state.reasons import NO_REASON, Reason, exit_unknown, waiting_for_queue
 
 # If a Pod still exists this long after its deadline, its node is considered lost.
 OVERDUE_SECONDS = 30.0

@@ -11,7 +11,8 @@ from symphony.support.causes import group_by_cause
 from symphony_kube.record.encoded_record import EncodedRecord
 from symphony_kube.state.control_state import after_restarts
 from symphony_kube.state.job_status import JobStatus, is_in_job_set, parse_job, parse_job_set
-from symphony_kube.state.pod_status import ContainerRef, PodStatus, parse_pod
+from symphony_kube.state.pod_parser import parse_pod
+from symphony_kube.state.pod_status import ContainerRef, PodStatus
 
 PODS, JOBS, JOB_SETS = "pods", "jobs", "jobsets"
 

@@ -63,6 +63,9 @@ class Reason:
 
 
 NO_REASON = Reason()
+EXIT_UNKNOWN = "exit status unknown"
+CREATING = Reason("ContainerCreating", ReasonCode.CREATING)
+SCHEDULING = Reason("being scheduled", ReasonCode.SCHEDULING)
 
 
 def unschedulable(message: str) -> str:
@@ -174,3 +177,18 @@ def with_message(reason: str, message: str) -> str:
 def shorten(text: str) -> str:
     """Shorten ``text`` to a single line that fits into a table."""
     return one_line(text, limit=MAX_REASON_CHARS).rstrip(". ")
+
+
+def deadline_exceeded(seconds: int) -> Reason:
+    """Return the failure reason of a Pod or Job that ran longer than ``seconds`` seconds."""
+    return Reason(f"DeadlineExceeded: ran longer than {seconds} s", ReasonCode.DEADLINE_EXCEEDED)
+
+
+def waiting_for_queue(queue: str) -> Reason:
+    """Return the reason of a Pod or Job that a queue of Kueue has not admitted."""
+    return Reason(f"waiting for quota in queue {queue}", ReasonCode.SCHEDULING)
+
+
+def exit_unknown(why: str) -> Reason:
+    """Return the reason to report for a process whose exit status is unknown."""
+    return Reason(f"{EXIT_UNKNOWN}: {why}", ReasonCode.LOST)

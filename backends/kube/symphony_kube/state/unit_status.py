@@ -24,15 +24,9 @@ from symphony_kube.state.observed_attempt import (
     Containers,
     ObservedAttempt,
 )
-from symphony_kube.state.pod_status import (
-    CREATING,
-    SCHEDULING,
-    ContainerStatus,
-    PodStatus,
-    exit_unknown,
-)
+from symphony_kube.state.pod_status import ContainerStatus, PodStatus
 from symphony_kube.state.predictions import find_next_start
-from symphony_kube.state.reasons import NO_REASON, Reason
+from symphony_kube.state.reasons import CREATING, NO_REASON, SCHEDULING, Reason, exit_unknown
 
 # How long the creation of the next attempt can take.
 REPLACE_SECONDS = 60.0

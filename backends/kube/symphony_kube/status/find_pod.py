@@ -12,7 +12,8 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.listing import list_all
 from symphony_kube.api.resources import collection_path
-from symphony_kube.state.pod_status import ContainerRef, parse_pod
+from symphony_kube.state.pod_parser import parse_pod
+from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.status import experiments
 from symphony_kube.status.permission_errors import missing_right
 

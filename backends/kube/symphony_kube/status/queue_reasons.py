@@ -15,7 +15,7 @@ from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony_kube.api.kueue import workloads_path
 from symphony_kube.api.resources import items_of
 from symphony_kube.state import reasons
-from symphony_kube.state.pod_status import waiting_for_queue
+from symphony_kube.state.reasons import waiting_for_queue
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -23,12 +23,8 @@ from symphony_kube.api.compare_and_swap import compare_and_swap
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import LOG_PROBLEMS, READY, Scope
 from symphony_kube.api.resources import collection_path
-from symphony_kube.state.pod_status import (
-    PodStatus,
-    decode_log_problems,
-    decode_ready,
-    encode_ready,
-)
+from symphony_kube.state.log_results import decode_log_problems, decode_ready, encode_ready
+from symphony_kube.state.pod_status import PodStatus
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

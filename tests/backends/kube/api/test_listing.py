@@ -14,7 +14,7 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import READY
 from symphony_kube.api.listing import list_all, reduced
 from symphony_kube.state.observed_objects import PODS
-from symphony_kube.state.pod_status import parse_pod
+from symphony_kube.state.pod_parser import parse_pod
 from symphony_kube.status.details import process_details
 from tests.backends.kube.histories import NAMES, read_history
 

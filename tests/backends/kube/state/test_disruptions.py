@@ -10,6 +10,7 @@ from symphony import Experiment
 from symphony.events import events_between
 from symphony.plan.disruption import DisruptionCause
 from symphony.status import ReasonCode, State
+from symphony_kube.api.resources import parse_time
 from symphony_kube.lifecycle.supervisor.facts import find_ended
 from symphony_kube.lifecycle.supervisor.new_attempts import attempt_of_new, find_losses
 from symphony_kube.lifecycle.supervisor.supervisor_record import (
@@ -26,7 +27,7 @@ from symphony_kube.state.job_status import parse_job
 from symphony_kube.state.observe import ExperimentState
 from symphony_kube.state.observed_attempt import OVERDUE_SECONDS
 from symphony_kube.state.observed_objects import JOBS, PODS
-from symphony_kube.state.pod_status import parse_pod, parse_time
+from symphony_kube.state.pod_parser import parse_pod
 from tests.backends.kube.decisions import actions, decided, started
 from tests.backends.kube.histories import read_history
 from tests.backends.kube.render.test_render import rendered

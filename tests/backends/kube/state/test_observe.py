@@ -18,6 +18,7 @@ import pytest
 from symphony.status import ReasonCode as Code
 from symphony.status import State
 from symphony_kube.api import labels
+from symphony_kube.api.resources import parse_time
 from symphony_kube.record.copies import StoredRecord
 from symphony_kube.record.encoded_record import EncodedRecord
 from symphony_kube.render.codec import with_revision
@@ -25,7 +26,6 @@ from symphony_kube.render.roster import Unit, encode_roster
 from symphony_kube.state import reasons
 from symphony_kube.state.observe import ExperimentState, observe
 from symphony_kube.state.observed_objects import JOBS, PODS
-from symphony_kube.state.pod_status import parse_time
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = State

@@ -68,7 +68,7 @@ from symphony_kube.render.given_fields.merge import merge, to_plain_data
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.state import reasons
 from symphony_kube.state.job_status import parse_job
-from symphony_kube.state.pod_status import parse_pod
+from symphony_kube.state.pod_parser import parse_pod
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:

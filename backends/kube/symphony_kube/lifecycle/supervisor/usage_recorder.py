@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SymphonyError
 from symphony.status import State
+from symphony_kube.api.resources import parse_time
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.lifecycle.supervisor.supervisor_record import UsageStore
-from symphony_kube.state.pod_status import parse_time
 from symphony_kube.status.metrics_server import read_metrics, usage_of
 
 if TYPE_CHECKING:

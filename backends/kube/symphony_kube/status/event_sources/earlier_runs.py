@@ -10,7 +10,7 @@ from typing import Any
 
 from symphony.events import EventKind, ExperimentEvent, exit_text, start_text
 from symphony.status import ReasonCode
-from symphony_kube.state.pod_status import parse_time
+from symphony_kube.api.resources import parse_time
 
 Object = Mapping[str, Any]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from symphony.events import EventKind, ExperimentEvent
 from symphony.status import ReasonCode
+from symphony_kube.api.resources import parse_time
 from symphony_kube.render.container_scripts import STOP_MARK, STOP_PATH
 from symphony_kube.state import reasons
-from symphony_kube.state.pod_status import parse_time
 
 Object = Mapping[str, Any]
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from symphony.errors import BackendError
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony_kube.api.listing import list_all, reduced
+from symphony_kube.api.resources import parse_time
 from symphony_kube.state import reasons
-from symphony_kube.state.pod_status import CREATING, parse_time
-from symphony_kube.state.reasons import NO_REASON, Reason
+from symphony_kube.state.reasons import CREATING, NO_REASON, Reason
 from symphony_kube.status.event_sources import probe_results
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from symphony.events import EventKind, ExperimentEvent, exit_text
+from symphony_kube.api.resources import parse_time
 from symphony_kube.state import reasons
-from symphony_kube.state.pod_status import parse_time
 
 Object = Mapping[str, Any]
 

@@ -17,9 +17,10 @@ from symphony.importing.mounts import Mounts, source_of
 from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
 from symphony.importing.service_images import Images
-from symphony.model.document import foreign_keys
-from symphony.model.document.foreign_keys import Untranslatable, translate
-from symphony.model.document.foreign_values import flag, signal_name, words
+from symphony.model.document.other_formats import known_keys
+from symphony.model.document.other_formats.known_keys import translate
+from symphony.model.document.other_formats.translation import Untranslatable
+from symphony.model.document.other_formats.values import flag, signal_name, words
 from symphony.model.settings.merging import deep_merged
 from symphony.support.names import suggested_name
 
@@ -135,7 +136,7 @@ class _Import:
         known = ("configs", "include", "name", "networks", "secrets", "services", "version")
         for key in self._compose:
             if key not in (*known, "volumes") and not key.startswith("x-"):
-                fix = foreign_keys.EXPERIMENT_KEYS.get(key, "see the documentation")
+                fix = known_keys.EXPERIMENT_KEYS.get(key, "see the documentation")
                 self._omit(key, "there is no equivalent", fix)
         if self._compose.get("networks"):
             self._omit("networks", _CONNECTED)

@@ -13,7 +13,7 @@ from symphony.errors import SpecError
 from symphony.importing import merge_compose_files
 from symphony.importing.interpolation import Interpolation
 from symphony.importing.result import Imported
-from symphony.model.document.foreign_values import mapping
+from symphony.model.document.other_formats.values import mapping
 
 _NAMES = ("compose.yml", "compose.yaml", "docker-compose.yml", "docker-compose.yaml")
 _OVERRIDES = (

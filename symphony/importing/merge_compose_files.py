@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.model.document.foreign_values import mapping
+from symphony.model.document.other_formats.values import mapping
 
 # The keys that lead to a value in a document, such as ("services", "web", "ports").
 Path = tuple[str, ...]

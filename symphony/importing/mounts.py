@@ -10,7 +10,7 @@ from typing import Any
 
 from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
-from symphony.model.document.foreign_values import translate_volume
+from symphony.model.document.other_formats.values import translate_volume
 from symphony.support.names import suggested_name
 
 _SECRETS_DIRECTORY = "/run/secrets"

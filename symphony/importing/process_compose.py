@@ -14,8 +14,9 @@ from symphony.importing.paths import rebased
 from symphony.importing.process_compose_probes import add_probes
 from symphony.importing.process_compose_values import PROCESS_NAME, REPLICA_NUMBER, Values, texts
 from symphony.importing.result import Imported
-from symphony.model.document.foreign_keys import Untranslatable, translate
-from symphony.model.document.foreign_values import flag
+from symphony.model.document.other_formats.known_keys import translate
+from symphony.model.document.other_formats.translation import Untranslatable
+from symphony.model.document.other_formats.values import flag
 from symphony.support.names import suggested_name
 
 ENV_FILE = ".env"

@@ -10,7 +10,7 @@ from typing import Any
 from symphony.importing import go_templates
 from symphony.importing.interpolation import Interpolation
 from symphony.importing.result import Imported
-from symphony.model.document.foreign_values import mapping
+from symphony.model.document.other_formats.values import mapping
 
 REPLICA_NUMBER, PROCESS_NAME = "PC_REPLICA_NUM", "PC_PROC_NAME"
 _NUMBER_VARIABLE = re.compile(rf"\$\{{{REPLICA_NUMBER}\}}|\${REPLICA_NUMBER}\b")

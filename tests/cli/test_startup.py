@@ -112,7 +112,7 @@ ONLY_FOR_A_CHANGE = {
     "symphony.supervised.resources.leases",
     "symphony.supervised.resources.unsupervised",
     "symphony.supervised.supervisor",
-    "symphony.model.document.foreign_keys",
+    "symphony.model.document.other_formats.known_keys",
 }
 
 

@@ -207,7 +207,7 @@ class _Loader:
 
         def hint(key: str, value: Any) -> str:
             # A file without errors needs no hints.
-            from symphony.model.document.foreign_keys import process_hint
+            from symphony.model.document.other_formats.hints import process_hint
 
             return process_hint(key, value, entry.origin, frozenset(known))
 
@@ -249,7 +249,7 @@ class _Loader:
 
 
 def _hint_for_experiment_key(key: str, value: Any) -> str:
-    from symphony.model.document.foreign_keys import experiment_hint
+    from symphony.model.document.other_formats.hints import experiment_hint
 
     is_process = isinstance(value, Mapping) and not _PROCESS_KEYS.keys().isdisjoint(value)
     if is_process:

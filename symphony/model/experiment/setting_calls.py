@@ -26,7 +26,7 @@ def set_settings(component: Component, values: Mapping[str, Any]) -> None:
 
     def hint(key: str, value: Any) -> str:
         # A program without errors needs no hints.
-        from symphony.model.document.foreign_keys import process_hint
+        from symphony.model.document.other_formats.hints import process_hint
 
         return process_hint(key, value, component.name, known)
 

@@ -433,7 +433,7 @@ def _refuse_two_memories(amounts: Mapping[str, Any]) -> None:
 
 def _volume(value: object, _: str, errors: ErrorCollector) -> dict[str, Any] | None:
     if not isinstance(value, Mapping) or len(value) != 1:
-        from symphony.model.document.foreign_keys import volume_hint
+        from symphony.model.document.other_formats.hints import volume_hint
 
         raise SpecError(
             "a volume must have one kind with its settings, such as nfs: {...}, "

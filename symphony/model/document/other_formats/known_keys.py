@@ -8,156 +8,28 @@ table.
 from __future__ import annotations
 
 import math
-import posixpath
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from symphony.model.document import foreign_values as values
+from symphony.model.document.other_formats import values
+from symphony.model.document.other_formats.translation import (
+    NOTHING,
+    ForeignKey,
+    Note,
+    Translate,
+    Translation,
+    Untranslatable,
+)
 from symphony.model.settings.merging import deep_merged
 from symphony.support.names import suggested_name
-
-# A longer translation would hide the rest of an error message.
-_MAX_HINT_LENGTH = 160
-_NOTHING = "nothing to do"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """A part of a value that has no equivalent, and what the user can do instead.
-
-    ``key`` is the key in the value that the note concerns, if it is only one.
-    """
-
-    problem: str
-    fix: str = _NOTHING
-    key: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Translation:
-    """The settings of a process in an experiment file that have the meaning of a foreign key."""
-
-    settings: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[Note, ...] = ()
-
-
-class Untranslatable(Exception):
-    """The value of a foreign key has an unexpected form."""
-
-
-# Translates the value of a key. The second argument is the name of the process.
-Translate = Callable[[Any, str], Translation]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignKey:
-    """A key of another program. ``example`` shows the corresponding key of symphony, if any."""
-
-    translate: Translate
-    example: str = ""
-
-
-def translate(key: str, value: Any, name: str) -> Translation | None:
-    """Return the translation of a foreign key of the process ``name``, or None if the key is not
-    known.
-
-    Raises `Untranslatable` if the value has an unexpected form.
-    """
-    known = PROCESS_KEYS.get(key)
-    if known is None:
-        return None
-    try:
-        return known.translate(value, name)
-    except (TypeError, ValueError, AttributeError, KeyError) as exc:
-        raise Untranslatable(known.example) from exc
-
-
-def process_hint(key: str, value: Any, name: str, known: Collection[str]) -> str:
-    """Return the end of the error message for an unknown key of a process or group.
-
-    The result is empty if the key is not a foreign key, or if its translation contains keys that
-    are not in ``known``.
-    """
-    if key not in PROCESS_KEYS:
-        return ""
-    example = PROCESS_KEYS[key].example
-    try:
-        translation = translate(key, value, name) or Translation()
-    except Untranslatable:
-        return f"; write for example {example}" if example else ""
-    settings = translation.settings
-    if not set(settings) <= set(known):
-        return ""
-    text = " and ".join(f"{name}: {flow_text(item)}" for name, item in settings.items())
-    if settings and len(text) <= _MAX_HINT_LENGTH and text.isprintable():
-        fixes = [note.fix for note in translation.notes if note.fix != _NOTHING]
-        return "; write " + ", and ".join([text, *fixes[:1]])
-    if example:
-        return f"; write for example {example}"
-    return "".join(f"; {note.problem}: {_fix_of(note)}" for note in translation.notes[:1])
-
-
-def experiment_hint(key: str) -> str:
-    """Return the end of the error message for an unknown key at the top level, if it is known."""
-    if key.startswith("x-"):
-        return "; remove it: anchors can be set on any value"
-    hint = EXPERIMENT_KEYS.get(key)
-    return f"; {hint}" if hint else ""
-
-
-def volume_hint(value: Any) -> str:
-    """Return the end of the error message for a volume that is written as in a compose file."""
-    try:
-        volume = values.translate_volume(value)
-    except (TypeError, ValueError, AttributeError, KeyError):
-        return ""
-    details = volume.get("host_path")
-    if details is not None and not details["path"].startswith("/"):
-        # A path on a node is absolute.
-        details["path"] = f"/path/to/{posixpath.basename(details['path'])}"
-    text = flow_text(volume)
-    return f"; write {text}" if len(text) <= _MAX_HINT_LENGTH and text.isprintable() else ""
-
-
-def _fix_of(note: Note) -> str:
-    return "remove it" if note.fix == _NOTHING else note.fix
-
-
-# --- values as text ---
-
-_PLAIN = re.compile(
-    r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z./][-\w./]*(?::[-\w./]+)*", re.IGNORECASE
-)
-
-
-def flow_text(value: Any) -> str:
-    """Return plain data as YAML on one line.
-
-    >>> flow_text({"db": "ready", "list": [1, "2", "a: b"]})
-    '{db: ready, list: [1, "2", "a: b"]}'
-    """
-    if isinstance(value, Mapping):
-        items = [f"{flow_text(str(key))}: {flow_text(item)}" for key, item in value.items()]
-        return f"{{{', '.join(items)}}}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(flow_text, value))}]"
-    if isinstance(value, str) and _PLAIN.fullmatch(value):
-        return value
-    import json
-
-    return json.dumps(value, ensure_ascii=False)
-
-
-# --- helpers for values ---
 
 
 def _settings(**settings: Any) -> Translation:
     return Translation(settings=settings)
 
 
-def _nothing(problem: str, fix: str = _NOTHING) -> Translate:
+def _nothing(problem: str, fix: str = NOTHING) -> Translate:
     """Return a function that translates every value to a note."""
     return lambda _value, _name: Translation(notes=(Note(problem=problem, fix=fix),))
 
@@ -673,7 +545,7 @@ def _key(translate: Translate, example: str = "") -> ForeignKey:
     return ForeignKey(translate=translate, example=example)
 
 
-def _without_equivalent(fix: str = _NOTHING) -> ForeignKey:
+def _without_equivalent(fix: str = NOTHING) -> ForeignKey:
     return _key(_nothing("there is no equivalent", fix))
 
 
@@ -817,3 +689,18 @@ EXPERIMENT_KEYS: dict[str, str] = {
     "volumes": "set volumes on a process, such as volumes: [{pvc: {claim: c, mount_path: /d}}]",
     "working_dir": "write start_dir: work",
 }
+
+
+def translate(key: str, value: Any, name: str) -> Translation | None:
+    """Return the translation of a foreign key of the process ``name``, or None if the key is not
+    known.
+
+    Raises `Untranslatable` if the value has an unexpected form.
+    """
+    known = PROCESS_KEYS.get(key)
+    if known is None:
+        return None
+    try:
+        return known.translate(value, name)
+    except (TypeError, ValueError, AttributeError, KeyError) as exc:
+        raise Untranslatable(known.example) from exc

@@ -7,15 +7,11 @@ from typing import Any
 import pytest
 
 from symphony import Experiment
-from symphony.model.document.foreign_keys import (
-    PROCESS_KEYS,
-    Untranslatable,
-    experiment_hint,
-    translate,
-    volume_hint,
-)
-from symphony.model.document.foreign_values import translate_volume
 from symphony.model.document.load import EXPERIMENT_KEYS, load_experiment
+from symphony.model.document.other_formats.hints import experiment_hint, volume_hint
+from symphony.model.document.other_formats.known_keys import PROCESS_KEYS, translate
+from symphony.model.document.other_formats.translation import Untranslatable
+from symphony.model.document.other_formats.values import translate_volume
 from symphony.model.experiment.process import PROCESS_OPTIONS
 from symphony.model.settings import validators
 from symphony.model.settings.table import SETTINGS

@@ -299,9 +299,9 @@ def _roster_entry(unit: PlannedUnit, body: Object | None, context: RenderContext
                 logs[process.name] = test["log"]
         if process.settings.connects:
             connects[process.name] = process.settings.connects
-        if unit.is_group and process.name in context.endpoints:
-            endpoints = context.endpoints[process.name]
-            serves[process.name] = [endpoint.service for endpoint in endpoints]
+        served = [item.service for item in process.serves if item.owner == process.name]
+        if unit.is_group and served:
+            serves[process.name] = served
     supervised: dict[str, Any] = {}
     if pods.is_restarted_by_supervisor(unit, context):
         policy = unit.processes[0].restart.value()

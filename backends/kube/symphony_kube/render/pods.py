@@ -231,7 +231,7 @@ def pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     """Return the metadata and spec of a unit's Pod."""
     settings = unit.processes[0].pod
     mounted = pod_volumes(unit, context, sends_code=not is_created_later(unit, context))
-    ports_of = ports(unit, context)
+    ports_of = ports(unit)
     labels = {
         **_user_labels(settings, unit),
         **context.labels(unit.name),

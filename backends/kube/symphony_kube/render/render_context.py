@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from symphony.code.snapshot import CodeArchives
 from symphony.plan.plan import Plan, PlannedProcess
-from symphony.plan.resolution.addresses import Endpoint
 from symphony_kube.api.labels import UNIT, Scope
 from symphony_kube.render import shared_variables
 from symphony_kube.render.options import RenderOptions
@@ -49,8 +48,6 @@ class RenderContext:
 
     * ``file_objects``: the names of the Secrets and ConfigMaps that are created from files, keyed
       by kind and by name in the specification.
-    * ``endpoints``: the services that each process or group serves, keyed by the name of that
-      process or group.
     * ``common_variables``: the variables that all containers have.
     * ``shares_environment``: whether a ConfigMap contains these variables.
     * ``common_env``: the same variables as items of an ``env`` list, or none if a ConfigMap
@@ -64,7 +61,6 @@ class RenderContext:
     scope: Scope
     options: RenderOptions
     file_objects: Mapping[tuple[str, str], str]
-    endpoints: Mapping[str, tuple[Endpoint, ...]]
     common_variables: Mapping[str, str]
     shares_environment: bool
     common_env: list[Object]
@@ -92,9 +88,6 @@ def render_context(
     archives: CodeArchives,
 ) -> RenderContext:
     """Return the context for rendering a plan."""
-    endpoints: dict[str, list[Endpoint]] = {}
-    for endpoint in plan.addresses.endpoints:
-        endpoints.setdefault(endpoint.owner, []).append(endpoint)
     common = {**plan.shared_env, SCRATCH_VARIABLE: SCRATCH_DIRECTORY}
     if plan.secrets:
         common[SECRETS_VARIABLE] = SECRETS_DIRECTORY
@@ -104,7 +97,6 @@ def render_context(
         scope=scope,
         options=options,
         file_objects=file_objects,
-        endpoints={owner: tuple(served) for owner, served in endpoints.items()},
         common_variables=common,
         shares_environment=is_shared,
         common_env=[] if is_shared else env_vars(common),

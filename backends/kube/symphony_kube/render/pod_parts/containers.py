@@ -391,20 +391,22 @@ def with_stop_hook(
 # --- ports ---
 
 
-def ports(unit: PlannedUnit, context: RenderContext) -> dict[str, list[Object]]:
+def ports(unit: PlannedUnit) -> dict[str, list[Object]]:
     """Return the ports of each container in a Pod.
 
     If a service belongs to a group, its port is set on the group's first container.
     """
-    owners = [(process.name, process.name) for process in unit.processes]
+    owners = [(process.name, process) for process in unit.processes]
     if unit.is_group:
-        owners.insert(0, (unit.name, unit.processes[0].name))
+        owners.insert(0, (unit.name, unit.processes[0]))
     result: dict[str, list[Object]] = {}
     taken: set[str] = set()
-    for owner, process_name in owners:
-        for endpoint in context.endpoints.get(owner, ()):
+    for owner, process in owners:
+        for endpoint in process.serves:
+            if endpoint.owner != owner:
+                continue
             name = port_name(endpoint.service, taken)
             taken.add(name)
             port = {"name": name, "containerPort": endpoint.port}
-            result.setdefault(process_name, []).append(port)
+            result.setdefault(process.name, []).append(port)
     return result

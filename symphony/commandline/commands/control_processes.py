@@ -33,7 +33,7 @@ def control(
     ``words`` describe what ``run`` does, such as ``stop``, ``stopping`` and ``stopped``.
     With ``starts``, processes that could not be started are reported. ``run`` does nothing with
     processes that are in one of the states ``unchanged``, which are reported as ``already``.
-    With ``shows_addresses``, the addresses of the exposed services follow.
+    With ``shows_addresses``, the addresses of the exposed services are printed after the result.
     """
     from dataclasses import replace
 

@@ -80,7 +80,7 @@ class LineWindow:
     def scroll(self, rows: int) -> None:
         """Move the window down by a number of rows, or up if it is negative.
 
-        Moving up ends following. Reaching the end starts it again.
+        Moving up stops following, and reaching the end resumes it.
         """
         if rows < 0:
             self.pause()

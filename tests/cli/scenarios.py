@@ -190,7 +190,7 @@ class Scenarios(TopScenario, PageScenario):
     def test_wait(self, cli: Program, scene: str, failed: object) -> None:
         done = cli("wait", "failed")
         assert (done.returncode, done.stdout) == (7, "failed failed: 1 succeeded, 1 failed\n")
-        assert done.stderr == "bad failed: exit code 7\n"
+        assert done.stderr == "bad failed: exit code 7\nlast lines (of bad):\n  oh\n"
         refuse(cli, "wait", scene, "--timeout", "0.1", code=124)
         terminal = cli.terminal("wait", scene)
         terminal.expect("waiting for scene (3 running, 1 pending)")

@@ -214,11 +214,16 @@ class TestDescribe:
 class TestWait:
     def test_exit_code_is_that_of_the_first_failure(self, program: Program) -> None:
         first = program.directory / "first"
-        bad = {"late": f"{after_exit(first)}exit 4", "first": f"{write_pid(first)}exit 3"}
+        bad = {"late": f"{after_exit(first)}exit 4", "first": f"{write_pid(first)}echo no; exit 3"}
         program.launch("rl", {**bad, "good": "true"})
         done = program("wait", "rl")
         assert (done.returncode, done.stdout) == (3, "rl failed: 2 failed, 1 succeeded\n")
-        assert done.stderr.splitlines() == ["first failed: exit code 3", "late failed: exit code 4"]
+        assert done.stderr.splitlines() == [
+            "first failed: exit code 3",
+            "late failed: exit code 4",
+            "last lines (of first):",
+            "  no",
+        ]
         assert program.json("wait", "rl", code=3)["exit_code"] == 3
 
     def test_success(self, program: Program) -> None:

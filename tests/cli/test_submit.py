@@ -273,12 +273,19 @@ def test_environment_secrets_and_working_directory(program: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "output"), [("--follow", "hi\n"), ("--wait", "sh failed: 1 failed\n")]
+    ("option", "output", "log"),
+    [
+        ("--follow", "hi\n", []),
+        ("--wait", "sh failed: 1 failed\n", ["last lines (of main):", "  hi"]),
+    ],
 )
-def test_exit_code_is_that_of_the_job(program: Program, option: str, output: str) -> None:
+def test_exit_code_is_that_of_the_job(
+    program: Program, option: str, output: str, log: list[str]
+) -> None:
     done = program("submit", option, "--", "sh", "-c", "echo hi; exit 7")
     assert (done.returncode, done.stdout) == (7, output)
-    assert done.stderr.splitlines()[-1] == "main failed: exit code 7"
+    _, _, end = done.stderr.partition("main failed: exit code 7\n")
+    assert end.splitlines() == log
 
 
 def test_json_output(program: Program) -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
-    from symphony.status import ExperimentStatus
+    from symphony.status import ExperimentStatus, ProcessStatus
 
 
 # A job scheduler or timeout(1) sends SIGTERM, and a terminal that is closed sends SIGHUP.
@@ -241,14 +241,23 @@ def report_failures(cluster: Cluster, status: ExperimentStatus, until: Until) ->
     late = []
     if until == "ready":
         late = [process for process in status if process.not_ready_in_time]
+    _print_failures(cluster, status, late)
+    if status.exit_code:
+        return status.exit_code
+    return FAILED if late else OK
+
+
+def _print_failures(
+    cluster: Cluster, status: ExperimentStatus, late: Sequence[ProcessStatus] = ()
+) -> None:
+    """Print a line for each failed process and for those in ``late``, which were not ready in time,
+    and the last lines of the logs of the first ones.
+    """
     for line in views.failure_lines(status):
         print_note(line)
     for process in late:
         print_note(views.failure_line(process))
     print_last_lines(cluster, status.name, [*views.failed_processes(status), *late])
-    if status.exit_code:
-        return status.exit_code
-    return FAILED if late else OK
 
 
 def wait_until_finished(
@@ -259,7 +268,8 @@ def wait_until_finished(
     timeout: float | None,
     as_json: bool,
 ) -> int:
-    """Wait until processes have exited, print their final status, and return the exit code.
+    """Wait until processes have exited, print their final status and why they have failed, and
+    return the exit code.
 
     ``processes`` are the names of processes. None means all processes. Raises `TimeoutError` if
     they are still running after ``timeout`` seconds.
@@ -282,8 +292,7 @@ def wait_until_finished(
         _show_final(whole, processes, status.exit_code)
     else:
         print_text(views.summary_line(status))
-    for line in views.failure_lines(status):
-        print_note(line)
+    _print_failures(cluster, status)
     return status.exit_code
 
 

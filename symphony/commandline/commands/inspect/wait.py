@@ -30,8 +30,9 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     command waits for all processes.
 
     The exit code is 0 if every process succeeded, else the exit code of the first process that
-    failed. If the timeout expires, it is 124, and the message names the processes that are
-    running and those that have failed.
+    failed. The last lines of the output of the first failed processes are printed. If the
+    timeout expires, the exit code is 124, and the message names the processes that are running
+    and those that have failed.
 
     For example:
       symphony wait rl

@@ -504,8 +504,10 @@ class RemoteHost:
         """Return whether the agent has not reported that a process was stopped completely."""
         return name in self._agents.stopping
 
-    def handle_exit(self, name: str, process: ProcessId) -> None:
-        """Do nothing: the agent has observed the exit."""
+    def handle_exit(self, name: str, process: ProcessId) -> bool | None:
+        """Return whether programs of a process may be running. The agent has observed the exit."""
+        del process
+        return True if self.is_stopping(name) else None
 
     def is_group_of_run(self, group: int, leaders: Mapping[str, ProcessId]) -> bool:
         """Return whether an agent has reported that a process group has members."""

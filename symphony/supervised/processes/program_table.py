@@ -58,7 +58,8 @@ class ProgramTable:
 
     Reading a process from ``/proc`` costs more than 10 microseconds, so one table is used for all
     processes of an experiment. ``children`` contains children of this program that lead process
-    groups of their own. Their places are known, so they are not read from ``/proc``.
+    groups of their own. Their places are known, so they are not read from ``/proc``. There can be
+    thousands of them, so no more is kept of those that are neither suspended nor have exited.
 
     If ``found`` is not None, only the programs of ``children`` and of processes that have exited
     are wanted, and ``found`` contains those that were found before. Then, the other children that
@@ -71,16 +72,20 @@ class ProgramTable:
         known = {child.pid: child for child in children}
         leaves_out = found is not None
         was_found = {process.pid for process in found or ()}
-        own_pid = os.getpid()
+        self._own_pid = os.getpid()
         active = active_children() if known else frozenset()
+        self._active = {pid: known[pid] for pid in active if pid in known}
         self._stats: dict[int, TreeStat] = {}
         for pid in list_pids():
+            if pid in self._active:
+                continue
             stat: TreeStat | None
             child = known.get(pid)
-            if child is not None and pid in active:
-                stat = TreeStat(child, own_pid, pid, is_suspended=False)
-            elif child is not None:
+            if child is not None:
                 stat = _leading_child(child)
+                if stat == self._place_of(child):
+                    self._active[pid] = child
+                    continue
             elif leaves_out and pid not in was_found and is_leading_child(pid):
                 continue
             else:
@@ -101,12 +106,12 @@ class ProgramTable:
         These are its leader, the members of the leader's process group, those of the processes
         ``known`` that are running, and the descendants of all of these.
         """
-        only = self._stats.get(leader.pid)
-        has_others = leader.pid in self._children or len(self._groups.get(leader.pid, ())) > 1
-        if only is not None and only.process == leader and not has_others and known <= {leader}:
+        only = self._stat(leader.pid)
+        is_known = only is not None and only.process == leader and known <= {leader}
+        if only is not None and is_known and self._is_single(leader.pid):
             # This is the most frequent case, and a stop can concern thousands of processes.
             return [only]
-        first = [self._stats.get(process.pid) for process in (leader, *known)]
+        first = [self._stat(process.pid) for process in (leader, *known)]
         roots = [stat for stat in first if stat is not None and stat.process in (leader, *known)]
         found = {stat.process.pid: stat for stat in (*roots, *self._groups.get(leader.pid, ()))}
         pending = list(found.values())
@@ -116,6 +121,25 @@ class ProgramTable:
                     found[child.process.pid] = child
                     pending.append(child)
         return list(found.values())
+
+    def is_single_child(self, process: ProcessId) -> bool:
+        """Return whether a process is a child that is running and not suspended, and no other
+        program belongs to it.
+        """
+        return self._active.get(process.pid) == process and self._is_single(process.pid)
+
+    def _is_single(self, pid: int) -> bool:
+        """Return whether a process has no children, and its group no other members."""
+        members = self._groups.get(pid, ())
+        return pid not in self._children and all(stat.process.pid == pid for stat in members)
+
+    def _stat(self, pid: int) -> TreeStat | None:
+        child = self._active.get(pid)
+        return self._stats.get(pid) if child is None else self._place_of(child)
+
+    def _place_of(self, child: ProcessId) -> TreeStat:
+        """Return the place of a child that leads a process group and is not suspended."""
+        return TreeStat(child, self._own_pid, child.pid, is_suspended=False)
 
 
 def _leading_child(child: ProcessId) -> TreeStat | None:

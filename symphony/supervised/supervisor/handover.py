@@ -49,6 +49,9 @@ DESCRIPTORS_PER_MESSAGE = 200
 # the orders can directly follow the spaces.
 FILLER = b" "
 _RECEIVE_BYTES = 65536
+# The number of new objects after which Python searches for garbage. The stop of hundreds of
+# processes creates thousands of objects at once that are needed for a moment.
+_GARBAGE_THRESHOLD = 20_000
 
 SEND_TIMEOUT_SECONDS, SEND_RETRY_SECONDS = 10.0, 0.01
 
@@ -474,6 +477,7 @@ def _supervise(supervisor: Supervisor, guard: Guard) -> None:
     supervisor.watch_guardian(guard)
     # The objects that exist now are needed until the supervisor exits.
     gc.freeze()
+    gc.set_threshold(_GARBAGE_THRESHOLD)
     gc.enable()
     # On a full disk, Python can write a part of a compiled module, which no program can import.
     sys.dont_write_bytecode = True

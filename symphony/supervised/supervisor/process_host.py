@@ -121,8 +121,10 @@ class ProcessHost(Protocol):
         It has to be called before the stop is continued.
         """
 
-    def handle_exit(self, name: str, process: ProcessId) -> None:
-        """Handle the exit of a process, which can be one that is being stopped."""
+    def handle_exit(self, name: str, process: ProcessId) -> bool | None:
+        """Handle the exit of a process. Return whether programs of it may be running, or None if
+        it was not being stopped.
+        """
 
     def is_group_of_run(self, group: int, leaders: Leaders) -> bool:
         """Return whether a process group exists and contains a process of the run."""
@@ -315,10 +317,9 @@ class ThisHost:
         """Return whether a process was asked to exit; see `ProcessHost`."""
         return self._record is not None and self._record.has_previous(process.pid)
 
-    def handle_exit(self, name: str, process: ProcessId) -> None:
+    def handle_exit(self, name: str, process: ProcessId) -> bool | None:
         """Handle the exit of a process; see `ProcessHost`."""
-        if self._stopper is not None:
-            self._stopper.handle_exit(name, process)
+        return None if self._stopper is None else self._stopper.handle_exit(name, process)
 
     def is_group_of_run(self, group: int, leaders: Leaders) -> bool:
         """Return whether a process group belongs to the run; see `ProcessHost`."""

@@ -276,10 +276,11 @@ class Supervisor:
         open more files.
         """
         from symphony.supervised.processes import membership
+        from symphony.supervised.record import interruption
         from symphony.supervised.supervisor.execution import stopper, strays
         from symphony.supervised.supervisor.orphans import OrphanReaper
 
-        del membership, stopper, strays
+        del membership, interruption, stopper, strays
         if not self._host.is_remote:
             OrphanReaper(
                 self._loop, lambda: {leader.pid for leader in self._processes.leaders().values()}

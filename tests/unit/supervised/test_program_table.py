@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -48,6 +49,7 @@ def test_a_known_child_has_the_same_place_as_one_that_is_read(
     members = ProgramTable([leader]).members(leader)
     assert {member.process.pid for member in members} == {leader.pid, program}
     assert members == ProgramTable().members(leader)
+    assert not ProgramTable([leader]).is_single_child(leader)
 
     os.kill(shell.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, shell.pid, os.WSTOPPED | os.WNOWAIT)
@@ -79,8 +81,29 @@ def test_other_children_are_left_out_unless_they_were_found_before(
             other.kill()
 
 
+@pytest.mark.parametrize("has_exited_child", [False, True])
+def test_a_child_is_single_if_it_runs_and_no_program_belongs_to_it(has_exited_child: bool) -> None:
+    with contextlib.ExitStack() as stack:
+        if has_exited_child:
+            ended = stack.enter_context(subprocess.Popen(["true"]))
+            os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        child = stack.enter_context(subprocess.Popen(["sleep", "1000"], start_new_session=True))
+        stack.callback(child.kill)
+        leader = identity(child.pid)
+        assert ProgramTable([leader]).is_single_child(leader)
+        assert not ProgramTable([leader]).is_single_child(ProcessId(leader.pid, leader.birth + 1))
+
+        os.kill(child.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+        assert not ProgramTable([leader]).is_single_child(leader)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert not ProgramTable([leader]).is_single_child(leader)
+
+
 def test_a_process_that_is_no_child_is_read() -> None:
     parent = identity(os.getppid())
+    assert not ProgramTable([parent]).is_single_child(parent)
     (member, *_) = ProgramTable([parent]).members(parent)
     assert (member.process, member.parent != os.getpid()) == (parent, True)
 

@@ -174,13 +174,12 @@ class Executor:
         process.child = None
         self._logs.record(child.name)
         program = ProcessId(child.pid, child.birth)
-        was_being_stopped = self._host.is_stopping(child.name)
-        self._host.handle_exit(child.name, program)
-        is_being_stopped = was_being_stopped and self._host.is_stopping(child.name)
-        has_leftovers = is_being_stopped
-        if not was_being_stopped:
-            # The end of a stop says that nothing is left.
+        remains_of_stop = self._host.handle_exit(child.name, program)
+        if remains_of_stop is None:
             has_leftovers = self._signal_group(process, child, 0)
+        else:
+            # The end of a stop says that nothing is left.
+            has_leftovers = remains_of_stop
         process.is_adopted = False
         if has_leftovers:
             process.leftovers = program
@@ -197,10 +196,10 @@ class Executor:
             since=self.now(),
             leftovers=has_leftovers,
         )
-        kill_at = self._facts.seen(child.name).kill_at
-        if has_leftovers and kill_at is not None:
+        kill_at = self._facts.seen(child.name).kill_at if has_leftovers else None
+        if kill_at is not None:
             # The stop of the process continues.
-            if not is_being_stopped:
+            if not remains_of_stop:
                 self._begin_stop(process, program, max(0.0, kill_at - self.now()))
             self._poll_leftovers(process)
 

@@ -6,6 +6,7 @@ machine's processes serve all stops that are in progress.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
@@ -20,7 +21,7 @@ from symphony.supervised.processes.process_groups import send_signal, signal_gro
 from symphony.supervised.processes.program_table import ProgramTable, programs_of
 from symphony.supervised.processes.spec import DEFAULT_STOP_SIGNAL
 from symphony.supervised.processes.stop_record import Entry, Kind
-from symphony.supervised.processes.tree_stop import Step, TreeStop
+from symphony.supervised.processes.tree_stop import LATE_PART, Step, TreeStop
 from symphony.support.data_classes import dataclass, field
 
 if TYPE_CHECKING:
@@ -97,6 +98,29 @@ class _Stop:
     has_leader_exited: bool = False
 
 
+class _SingleStop(NamedTuple):
+    """The stop of a child of this program to which no other program belongs.
+
+    This is the most frequent case, and a stop can concern thousands of processes. After the child
+    has received the signal, there is nothing to do until it exits or a time passes, so that it
+    needs no `_Stop` before.
+    """
+
+    leader: ProcessId
+    order: StopOrder
+    begin: float
+
+    @property
+    def next_time(self) -> float:
+        """The time of the next step, which does not depend on the exit of the child."""
+        return self.begin + self.order.grace * LATE_PART
+
+    def tree(self) -> TreeStop:
+        """Return the stop with all of its possible steps."""
+        number = _number_of(self.order.signal)
+        return TreeStop(self.leader, number, begin=self.begin, grace=self.order.grace)
+
+
 class _Signals(NamedTuple):
     """The signals of one step of a stop.
 
@@ -135,6 +159,12 @@ class Stopper:
         self._on_done = on_done
         self._record = record
         self._stops: dict[str, _Stop] = {}
+        # The stops that concern a single program as far as is known, and those of them whose first
+        # step follows.
+        self._singles: dict[str, _SingleStop] = {}
+        self._new: dict[str, None] = {}
+        # A single stop has no next step before this time.
+        self._singles_time = math.inf
         self._pause = FIRST_PAUSE_SECONDS
         # The number of the timer that is awaited; earlier timers have no effect.
         self._timer = 0
@@ -154,10 +184,16 @@ class Stopper:
         ``on_problem`` is called in the event loop with a message if the command fails.
         """
         now = time.monotonic()
+        if name in self._singles:
+            self._extend(name)
         stop = self._stops.get(name)
         if stop is not None and stop.tree.leader == leader:
             stop.tree.hasten(now, order.grace)
             stop.next_time = 0.0
+        elif self._can_be_single(leader, order):
+            self._stops.pop(name, None)
+            self._singles[name] = _SingleStop(leader, order, now)
+            self._new[name] = None
         else:
             has_command = run_command is not None and order.grace > 0
             tree = TreeStop(
@@ -175,6 +211,25 @@ class Stopper:
                 self._run(name, stop, run_command, on_problem)
         self._pause = FIRST_PAUSE_SECONDS
         self._schedule(0.0)
+
+    def _can_be_single(self, leader: ProcessId, order: StopOrder) -> bool:
+        """Return whether a new stop can be a `_SingleStop`, unless other programs are found."""
+        if order.command or order.whole_group or order.grace <= 0 or not self._is_notified:
+            return False
+        return self._record is None or not self._record.has_previous(leader.pid)
+
+    def _extend(self, name: str) -> None:
+        """Replace a single stop by one with all of its possible steps."""
+        single = self._singles.pop(name)
+        self._stops[name] = stop = _Stop(single.tree(), single.order, {single.leader})
+        if name in self._new:
+            del self._new[name]
+            return
+        stop.tree.resume([single.leader], [], sends_signal=True)
+        stop.recorded.add(single.leader)
+        stop.awaited.add(single.leader)
+        stop.has_begun = True
+        stop.next_time = single.next_time
 
     def _resume(self, stop: _Stop) -> bool:
         """Continue a stop that a killed program has begun. Return whether there is one."""
@@ -194,31 +249,45 @@ class Stopper:
 
     def is_active(self, name: str) -> bool:
         """Return whether programs of a process that is being stopped may be running."""
-        return name in self._stops
+        return name in self._singles or name in self._stops
 
     def __len__(self) -> int:
-        return len(self._stops)
+        return len(self._singles) + len(self._stops)
 
     def programs(self) -> set[ProcessId]:
         """Return the programs of all processes that are being stopped."""
-        return {process for stop in self._stops.values() for process in stop.known}
+        found = {single.leader for single in self._singles.values()}
+        return found.union(*(stop.known for stop in self._stops.values()))
 
-    def handle_exit(self, name: str, leader: ProcessId) -> None:
-        """Handle the exit of the process that symphony has started."""
+    def handle_exit(self, name: str, leader: ProcessId) -> bool | None:
+        """Handle the exit of the process that symphony has started. Return whether programs of it
+        may be running, or None if it is not being stopped.
+        """
+        single = self._singles.get(name)
+        if single is not None and single.leader == leader:
+            if not signal_group(leader.pid, 0):
+                self._end(name)
+                return False
+            self._extend(name)
         stop = self._stops.get(name)
-        if stop is None or stop.tree.leader != leader:
-            return
+        if stop is None:
+            return None
+        if stop.tree.leader != leader:
+            return True
         stop.has_leader_exited = True
         if stop.known <= {leader} and not signal_group(leader.pid, 0):
             self._end(name)
-            return
+            return False
         stop.next_time = 0.0
         self._pause = FIRST_PAUSE_SECONDS
         self._schedule(FIRST_PAUSE_SECONDS)
+        return True
 
     def _end(self, name: str) -> None:
-        del self._stops[name]
-        if not self._stops and self._record is not None:
+        self._stops.pop(name, None)
+        self._singles.pop(name, None)
+        self._new.pop(name, None)
+        if not len(self) and self._record is not None:
             self._record.clear()
         self._on_done(name)
 
@@ -271,12 +340,13 @@ class Stopper:
         if number != self._timer:
             return
         self._is_posted = False
-        if not self._stops:
+        if not len(self):
             return
         try:
             self._step()
         finally:
             times = [stop.next_time for stop in self._stops.values() if stop.next_time]
+            times.append(self._singles_time)
             pause = min(self._pause, min(times, default=math.inf) - time.monotonic())
             self._pause = min(self._pause * _PAUSE_FACTOR, LONGEST_PAUSE_SECONDS)
             self._schedule(max(pause, FIRST_PAUSE_SECONDS))
@@ -284,11 +354,15 @@ class Stopper:
     def _step(self) -> None:
         """Continue the stops for which a program has exited or a time has passed."""
         now = time.monotonic()
+        self._extend_late(now)
         due = [name for name, stop in self._stops.items() if _is_due(stop, now)]
-        while due:
+        while due or self._new:
             stops = self._stops.values()
             leaders = [stop.tree.leader for stop in stops if not stop.has_leader_exited]
+            leaders += [single.leader for single in self._singles.values()]
             table = ProgramTable(leaders, self.programs())
+            if self._new:
+                due += self._signal_singles(table)
             again: list[str] = []
             # The first programs exit on other cores while the next steps are decided.
             for start in range(0, len(due), STOPS_PER_BATCH):
@@ -299,6 +373,45 @@ class Stopper:
                 self._send(signals)
                 again += [item.name for item in signals if item.step.lists_again]
             due = again
+
+    def _extend_late(self, now: float) -> None:
+        """Extend the single stops whose next step is due."""
+        if now < self._singles_time:
+            return
+        times = {name: single.next_time for name, single in self._singles.items()}
+        for name, next_time in times.items():
+            if name not in self._new and next_time <= now:
+                self._extend(name)
+        later = [times[name] for name in self._singles]
+        self._singles_time = min(later, default=math.inf)
+
+    def _signal_singles(self, table: ProgramTable) -> list[str]:
+        """Send the first signals of single stops. Return the names of new stops that turn out to
+        concern several programs.
+        """
+        singles: list[str] = []
+        others: list[str] = []
+        for name in self._new:
+            is_single = table.is_single_child(self._singles[name].leader)
+            (singles if is_single else others).append(name)
+        for name in others:
+            self._extend(name)
+        for start in range(0, len(singles), STOPS_PER_BATCH):
+            self._signal_batch(singles[start : start + STOPS_PER_BATCH])
+        return others
+
+    def _signal_batch(self, names: Sequence[str]) -> None:
+        """Record that children will be asked to exit, and send the signals; see `_send`."""
+        batch = [self._singles[name] for name in names]
+        if self._record is not None:
+            leaders = [single.leader for single in batch]
+            self._record.add_all(Entry(Kind.SIGNALED, item.pid, (item,)) for item in leaders)
+        for name, single in zip(names, batch, strict=True):
+            del self._new[name]
+            self._singles_time = min(self._singles_time, single.next_time)
+            # The program can belong to another user; see `_send`.
+            with contextlib.suppress(PermissionError):
+                os.kill(single.leader.pid, _number_of(single.order.signal))
 
     def _advance(self, name: str, table: ProgramTable) -> list[_Signals]:
         """Decide the next step of a stop, and return the signals to send, which can be none."""

@@ -37,6 +37,7 @@ FORWARDED = (_signal.SIGTERM, _signal.SIGQUIT, _signal.SIGINT, _signal.SIGHUP)
 _STABLE_SECONDS = 1.0
 _MAX_FAILURES = 10
 _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.25, 8.0
+_LOCK_TIMEOUT_SECONDS, _LOCK_POLL_SECONDS = 10.0, 0.01
 _PIPE_BYTES = 1 << 16
 _FILE_MODE = 0o600
 
@@ -221,17 +222,33 @@ class _Guardian:
 
         The file contains the pid of the guardian. Return None if it cannot be locked.
         """
-        import fcntl
-
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             lock = os.open(f"{self.path}/{LOCK_FILE}", flags, _FILE_MODE)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._wait_for_lock(lock)
             os.ftruncate(lock, 0)
             os.pwrite(lock, b"%d" % os.getpid(), 0)
         except OSError:
             return None
         return lock
+
+    def _wait_for_lock(self, lock: int) -> None:
+        """Lock a file. Raises OSError if another program keeps the lock.
+
+        A killed guardian can take long to exit, and programs that examine the lock hold it for a
+        moment.
+        """
+        import fcntl
+
+        deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(_LOCK_POLL_SECONDS)
 
     def _close_lock(self) -> None:
         if self._lock is not None:

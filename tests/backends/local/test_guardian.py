@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -120,6 +121,38 @@ def test_killed_guardian_is_replaced(cluster, experiment):
     assert psutil.wait_procs(processes, timeout=20)[1] == []
 
 
+def test_guardian_waits_for_its_lock(cluster, experiment):
+    """A killed guardian that exits slowly still has it."""
+    python(experiment, "p", FOREVER)
+    cluster.launch(experiment)
+    supervisor = supervisor_of(cluster)
+    os.kill(supervisor, signal.SIGSTOP)
+    kill(guardian_of(cluster))
+    lock = cluster._root / "exp" / "guardian"
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        os.kill(supervisor, signal.SIGCONT)
+        eventually(lambda: any(has_open(pid, lock) for pid in guardians()))
+    eventually(lambda: guardian_of(cluster) is not None)
+
+
+def guardians():
+    """Return the pids of all guardians of this machine."""
+    found = psutil.process_iter(["name"])
+    return [process.pid for process in found if process.info["name"] == "symph-guardian"]
+
+
+def has_open(pid, path):
+    """Return whether a process has opened a file, or a pidfd if the path is `PIDFD`."""
+    try:
+        return any(os.readlink(item) == str(path) for item in Path(f"/proc/{pid}/fd").iterdir())
+    except FileNotFoundError:
+        # The process has exited, or has closed a file in the meantime.
+        return False
+
+
+PIDFD = "anon_inode:[pidfd]"
+
 # A supervisor that takes long to exit: it has closed the pipe to its guardian, and has its lock.
 EXITS_SLOWLY = """
 import fcntl, os, sys
@@ -150,17 +183,11 @@ def test_supervisor_that_exits_slowly_is_replaced(cluster, experiment):
     with subprocess.Popen(program, stdin=subprocess.PIPE) as slow:
         eventually(lambda: guardian_of(cluster) is not None)
         guardian = psutil.Process(guardian_of(cluster))
-        eventually(lambda: any(waits_for_a_process(child) for child in guardian.children()))
+        eventually(lambda: any(has_open(child.pid, PIDFD) for child in guardian.children()))
         kill(slow.pid)
     new_supervisor(cluster, slow.pid)
     assert psutil.Process(supervisor_of(cluster)).ppid() == guardian.pid
     assert cluster.describe_process("exp", "p") == before
-
-
-def waits_for_a_process(process):
-    """Return whether a process has opened a pidfd."""
-    paths = list(Path(f"/proc/{process.pid}/fd").iterdir())
-    return any(os.readlink(path) == "anon_inode:[pidfd]" for path in paths)
 
 
 def test_command_repairs_if_both_were_killed(cluster, experiment):

@@ -278,8 +278,9 @@ class Component(SettingMethods):
         Give exactly one test. ``tcp`` is one of the process's services; the test succeeds if the
         service accepts a connection. ``http`` is ``(service, path)``; the test succeeds if the
         service answers a GET request for the path with a status from 200 to 399; redirections are
-        not followed. ``command`` runs in the process's environment and directory; the test succeeds
-        if the command exits with status 0. A string is a line for a shell. ``log`` is a regular
+        not followed, except on Kubernetes, where the page that they lead to must answer in the same
+        way. ``command`` runs in the process's environment and directory; the test succeeds if the
+        command exits with status 0. A string is a line for a shell. ``log`` is a regular
         expression; the test succeeds if the expression matches part of an output line, without its
         colours and other control characters. If the test has not succeeded within ``timeout``, in
         seconds or with a unit such as ``"2m"``, the process is not ready in time, and the processes

@@ -21,6 +21,7 @@ START = 1767225600.0
 IMAGE = 'Failed to pull image "nosuch": not found'
 REFUSED = 'Error creating: admission webhook "mpod.kb.io" denied the request:'
 UNKNOWN_JOB = 'workload owner not found\nJob.batch "object" not found'
+EXISTS = 'job "r-0" creation failed with error: jobs.batch "r-0" already exists'
 PROCESSES: dict[str, tuple[str | None, ...]] = {
     "a": ("learner",),
     "g": ("one", "two"),
@@ -95,6 +96,11 @@ def shown(*events: dict[str, Any]) -> list[str]:
         (
             kubernetes_event("FailedCreate", f"{REFUSED} queue is missing", kind="Job"),
             [f"process learner FailedCreate: {REFUSED} queue is missing"],
+        ),
+        (kubernetes_event("JobCreationFailed", EXISTS, "g", kind="JobSet"), []),
+        (
+            kubernetes_event("JobCreationFailed", "exceeded quota", "g", kind="JobSet"),
+            ["experiment JobSet object: JobCreationFailed: exceeded quota"],
         ),
         # A JobSet can have hundreds of ranks.
         (

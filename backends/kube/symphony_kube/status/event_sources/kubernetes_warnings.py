@@ -21,7 +21,8 @@ Object = Mapping[str, Any]
 # supervisor. The result is empty if the object does not belong to the experiment.
 FindProcesses = Callable[[Object], tuple["str | None", ...]]
 
-# These reasons belong to the steps that every Pod makes. The server omits their events.
+# These reasons belong to the steps that every Pod makes, and to the ends of Jobs, for which there are
+# other events. The server omits them.
 _USUAL_REASONS = (
     "Scheduled",
     "Pulling",
@@ -32,6 +33,7 @@ _USUAL_REASONS = (
     "SuccessfulCreate",
     "SuccessfulDelete",
     "Completed",
+    "BackoffLimitExceeded",
 )
 FIELD_SELECTOR = ",".join(f"reason!={reason}" for reason in _USUAL_REASONS)
 # Kubernetes does not report these as warnings.
@@ -44,8 +46,12 @@ _INTERRUPTED_STOP = "FailedPreStopHook"
 _STOP_SCRIPTS = (STOP_MARK, STOP_PATH)
 # Newer kubelets do not name the command.
 _UNKNOWN_HOOK = "PreStopHook failed"
-# Kueue refuses the Pod of a new Job that it does not know yet. The Job soon creates it again.
-_UNKNOWN_JOB = re.compile(r'.*admission webhook "mpod\.kb\.io" denied the request: .*not found')
+# These controllers try again at once. Kueue refuses the Pod of a new Job that it does not know yet,
+# and JobSet creates a Job that it has just created.
+_PASSING = {
+    "FailedCreate": re.compile(r'.*webhook "mpod\.kb\.io" denied the request: .*not found'),
+    "JobCreationFailed": re.compile(r".* already exists$"),
+}
 _COMBINED = "(combined from similar events): "
 _CONTAINER = re.compile(r"spec\.containers\{(.+)\}")
 # The number of events of unknown objects that are kept, because their Pods may be observed later.
@@ -124,7 +130,8 @@ def _is_problem(event: Object) -> bool:
         return False
     if _PROBE_FAILURES.match(_message(event)):
         return False
-    if event.get("reason") == "FailedCreate" and _UNKNOWN_JOB.match(_message(event)):
+    passing = _PASSING.get(str(event.get("reason")))
+    if passing is not None and passing.match(_message(event)):
         return False
     if event.get("reason") == _INTERRUPTED_STOP:
         message = _message(event)

@@ -21,8 +21,8 @@ Object = Mapping[str, Any]
 # supervisor. The result is empty if the object does not belong to the experiment.
 FindProcesses = Callable[[Object], tuple["str | None", ...]]
 
-# These reasons belong to the steps that every Pod makes, and to the ends of Jobs, which are shown as
-# those of their processes. The server omits the events.
+# These reasons belong to the steps that every Pod makes, and to the ends of Jobs, which are shown
+# as those of their processes. The server omits the events.
 _USUAL_REASONS = (
     "Scheduled",
     "Pulling",

@@ -53,11 +53,12 @@ def _devcluster(*arguments: str, otherwise: str = "") -> str:
 
 
 def kubectl() -> str:
-    """Return the path of kubectl, with which symphony is compared."""
+    """Return the path of kubectl, with which symphony is compared.
+
+    If it is not on the path, it is that of the devcluster.
+    """
     found = shutil.which("kubectl")
-    if found is None:
-        raise SystemExit("kubectl is required for the comparison")
-    return found
+    return found or str(json.loads(_devcluster("status", "--json"))["kubectl"])
 
 
 @contextlib.contextmanager

@@ -7,8 +7,12 @@ the same objects, measured in turns. 10,000 processes are launched, awaited, lis
 which each command has a limit of memory. ``--quick`` omits these.
 
 The Pods run on simulated nodes of kwok: a real API server, scheduler and controllers handle them,
-but no container runs, and there are no logs. The benchmark needs kubectl, and the devcluster or a
-cluster of KUBECONFIG that exists only for tests, because it adds nodes.
+but no container runs, and there are no logs. The benchmark needs the devcluster, or kwok of the
+devcluster and a cluster of KUBECONFIG that exists only for tests, because it adds nodes.
+
+On the devcluster, the programs of Kubernetes and kwok take 13 to 18 ms of processor time to create
+a Pod and 7 to 11 ms to delete it, with 10,000 as with 1,000. With two cores and beside other
+programs, the launch of 10,000 took 213 s, ps 2.2 s and the deletion 75 s.
 """
 
 from __future__ import annotations

@@ -337,7 +337,9 @@ def _running_events(
         at = max(ready_since, started)
         yield event(EventKind.READY, ready_text(at - started), at)
     if process.not_ready_in_time and not old.not_ready_in_time:
-        yield event(EventKind.NOT_READY, process.reason or "not ready in time")
+        # The experiment can end because of this, which is then the reason.
+        is_reason = process.reason_code is ReasonCode.NOT_READY and process.reason
+        yield event(EventKind.NOT_READY, process.reason if is_reason else "not ready in time")
     is_stopping = process.reason_code in (ReasonCode.STOPPING, ReasonCode.DELETING)
     if is_stopping and process.reason_code is not old.reason_code:
         yield event(EventKind.STOPPING, "stopping")

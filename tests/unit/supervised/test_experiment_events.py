@@ -290,3 +290,22 @@ def test_start_and_readiness_that_are_observed_together(
     for before in (status(), earlier_run):
         assert lines(events_between(before, ready, 20.0, ready_since=ready_since)) == expected
     assert events_between(ready, ready, 21.0, ready_since=ready_since) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "expected"),
+    [
+        ("not ready within 5 s", ReasonCode.NOT_READY, "not ready within 5 s"),
+        ("the experiment ended with c", ReasonCode.EXPERIMENT_ENDED, "not ready in time"),
+        ("", None, "not ready in time"),
+    ],
+)
+def test_lateness_that_is_observed_together_with_the_end(
+    reason: str, code: ReasonCode | None, expected: str
+) -> None:
+    def status(**values: Any) -> ExperimentStatus:
+        process = ProcessStatus(name="p", state=State.RUNNING, started=1.0, **values)
+        return ExperimentStatus(name="e", backend="kube", processes=(process,))
+
+    late = status(not_ready_in_time=True, reason=reason, reason_code=code)
+    assert lines(events_between(status(), late, 6.0)) == [f"process p {expected}"]

@@ -67,8 +67,7 @@ class KubeBackend(KubeInspection):
         from symphony_kube.lifecycle import delete
 
         delete.delete(
-            self.api,
-            self._scope(experiment),
+            self._target(experiment),
             jobs_only=self.options.launch.rendering.jobs_only,
             keeping=self.launcher.keeping_record(purge=purge),
             in_order=in_order,
@@ -92,19 +91,19 @@ class KubeBackend(KubeInspection):
         from symphony_kube import client_requests
         from symphony_kube.user_requests.send_signal import send_signal
 
-        scope, processes = self._scope(experiment), request.processes
+        target, processes = self._target(experiment), request.processes
         if request.kind == "signal":
-            return send_signal(self.api, scope, processes, request.signal, force=request.force)
+            return send_signal(target, processes, request.signal, force=request.force)
         grace, timeout = request.grace, request.timeout
         self.ensure_supervisor(experiment)
         if request.kind == "end":
             from symphony_kube import stop_experiment
 
-            stop_experiment.stop_for_good(self.api, scope, at_once=grace == 0)
+            stop_experiment.stop_for_good(target, at_once=grace == 0)
             return None
         if request.kind == "stop":
-            return client_requests.stop(self.api, scope, processes, grace=grace, timeout=timeout)
+            return client_requests.stop(target, processes, grace=grace, timeout=timeout)
         with self.launcher.sending_recorded_code(experiment):
             if request.kind == "start":
-                return client_requests.start(self.api, scope, processes, timeout=timeout)
-            return client_requests.restart(self.api, scope, processes, grace=grace, timeout=timeout)
+                return client_requests.start(target, processes, timeout=timeout)
+            return client_requests.restart(target, processes, grace=grace, timeout=timeout)

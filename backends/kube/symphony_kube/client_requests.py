@@ -28,13 +28,11 @@ from symphony_kube.user_requests.targets import (
 from symphony_kube.user_requests.unit_stops import is_stopped_for_good
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 
 def stop(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     processes: Sequence[str] | None,
     *,
     grace: float | None = None,
@@ -45,27 +43,26 @@ def stop(
     ``grace`` is the grace period in seconds, or None for the period of each Pod, and ``timeout`` is
     also in seconds.
     """
-    target = find_target(api, scope, processes, "stopped")
+    target = find_target(experiment, processes, "stopped")
     check_waiting(target)
     existing = {
         name: unit for name, unit in target.existing.items() if not is_stopped_for_good(unit)
     }
     _check_grace(existing, grace)
-    operation = Operation(api, scope, target, "stop", timeout, grace=grace)
+    operation = Operation(experiment, target, "stop", timeout, grace=grace)
     operation.stop_in_order(existing)
     operation.run()
     return operation.statuses()
 
 
 def start(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     processes: Sequence[str] | None,
     *,
     timeout: float | None = None,
 ) -> list[ProcessStatus]:
     """Start processes that are not running; see `Cluster.start_processes`."""
-    target = find_target(api, scope, processes, "started")
+    target = find_target(experiment, processes, "started")
     check_not_finished(target)
     ranks = {name: target.existing[name] for name in target.in_job_sets & target.existing.keys()}
     # A Pod of a rank that is stopped can exist until the controller has deleted its Job.
@@ -75,8 +72,8 @@ def start(
     others = {name: unit for name, unit in target.existing.items() if name not in ranks}
     idle = {name: unit for name, unit in others.items() if _is_startable(unit)}
     attempts.check_manifests(idle)
-    awaited = find_gone(api, scope, target, is_named=processes is not None or not idle)
-    operation = Operation(api, scope, target, "start", timeout)
+    awaited = find_gone(experiment, target, is_named=processes is not None or not idle)
+    operation = Operation(experiment, target, "start", timeout)
     operation.start(idle)
     operation.await_start(target.existing)
     operation.await_supervisor(awaited)
@@ -85,20 +82,19 @@ def start(
 
 
 def restart(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     processes: Sequence[str] | None,
     *,
     grace: float | None = None,
     timeout: float | None = None,
 ) -> list[ProcessStatus]:
     """Stop processes, and start them again; see `Cluster.restart_processes`."""
-    target = find_target(api, scope, processes, "restarted")
+    target = find_target(experiment, processes, "restarted")
     check_not_finished(target)
     refuse_ranks_of_job_sets(target.in_job_sets)
     attempts.check_manifests(target.existing)
     _check_grace(target.existing, grace)
-    operation = Operation(api, scope, target, "restart", timeout, grace=grace)
+    operation = Operation(experiment, target, "restart", timeout, grace=grace)
     operation.restart(target.existing)
     operation.run()
     return operation.statuses()

@@ -21,8 +21,7 @@ from symphony_kube.state.pod_status import PodStatus
 from symphony_kube.state.unit_status import UnitStatus
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 KILL_SCRIPT = "kill -KILL -1"
 # Before the node has received the request to stop a Pod, it would restart a process that exits. If
@@ -59,9 +58,9 @@ class _Kill:
 class Killer:
     """Kills the processes of Pods until the Pods show that they have exited."""
 
-    def __init__(self, api: Api, scope: Scope) -> None:
-        self._api = api
-        self._scope = scope
+    def __init__(self, experiment: KubeExperiment) -> None:
+        self._api = experiment.api
+        self._experiment = experiment
         self._kills: dict[str, _Kill] = {}
 
     def kill_due(self, units: Mapping[str, UnitStatus]) -> float | None:
@@ -107,7 +106,7 @@ class Killer:
             command = ["sh", "-c", KILL_SCRIPT]
             try:
                 result = exec_access.run_in_container(
-                    self._api, self._scope, ref, command, timeout=_EXEC_SECONDS
+                    self._experiment, ref, command, timeout=_EXEC_SECONDS
                 )
             except NotFound:
                 problem, is_final = "its image contains no shell (sh)", True
@@ -128,7 +127,7 @@ class Killer:
         kill.in_progress = False
 
 
-def kill_deleted(api: Api, scope: Scope, pods: Iterable[PodStatus]) -> None:
+def kill_deleted(experiment: KubeExperiment, pods: Iterable[PodStatus]) -> None:
     """Kill the processes of Pods that are being deleted, once. The deletion reports other problems.
 
     A node that is stopping a Pod ignores a shorter grace period, so it is only set for a Pod whose
@@ -141,15 +140,15 @@ def kill_deleted(api: Api, scope: Scope, pods: Iterable[PodStatus]) -> None:
                 continue
             try:
                 command = ["sh", "-c", KILL_SCRIPT]
-                exec_access.run_in_container(api, scope, ref, command, timeout=_EXEC_SECONDS)
+                exec_access.run_in_container(experiment, ref, command, timeout=_EXEC_SECONDS)
             except NotFound:
-                path = f"{collection_path('Pod', scope.namespace)}/{pod.name}"
-                delete_uid(api, path, pod.uid, grace_seconds=KILL_GRACE_SECONDS)
+                path = f"{collection_path('Pod', experiment.namespace)}/{pod.name}"
+                delete_uid(experiment.api, path, pod.uid, grace_seconds=KILL_GRACE_SECONDS)
             except BackendError:
                 # The container has exited, or its node does not answer.
                 continue
 
-    in_parallel(kill, pods, threads=api.connections)
+    in_parallel(kill, pods, threads=experiment.api.connections)
 
 
 def _pod_to_kill(unit: UnitStatus) -> PodStatus | None:

@@ -42,7 +42,7 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         """Start the supervisor that runs on this machine again, if it was killed."""
         from symphony_kube.lifecycle.supervisor import detached
 
-        detached.ensure_running(detached.directory_of(self.api, self._scope(experiment)))
+        detached.ensure_running(detached.directory_of(self._target(experiment)))
 
     def names(self) -> Collection[str]:
         """Return the names of the experiments in the shared namespace.
@@ -66,14 +66,14 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         from symphony_kube.api.background import Background
         from symphony_kube.status.list_objects import list_pods
 
-        scope = self._scope(experiment)
-        pods_request = Background(functools.partial(list_pods, self.api, scope))
+        target = self._target(experiment)
+        pods_request = Background(functools.partial(list_pods, target))
         # Import the modules that evaluate the Pods while the API server lists them, because both
         # take time.
         from symphony_kube.status import experiments
 
         self.ensure_supervisor(experiment)
-        status = experiments.experiment_status(self.api, scope, pods_request)
+        status = experiments.experiment_status(target, pods_request)
         run = self.options.run
         if run is not None and not status.processes:
             raise NotFound(f"the objects of run {run.name!r} were deleted by another program")
@@ -90,7 +90,7 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
 
         namespace = self._scopes.namespace
         if experiment is not None:
-            watch = statuses.watch_experiment(self.api, self._scope(experiment))
+            watch = statuses.watch_experiment(self._target(experiment))
         elif follow:
             watch = statuses.watch_experiments(self.api, namespace=namespace)
         else:
@@ -121,8 +121,7 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
 
         self.ensure_supervisor(experiment)
         return wait.wait(
-            self.api,
-            self._scope(experiment),
+            self._target(experiment),
             timeout=goal.timeout,
             on_change=on_change,
             until=goal.until,
@@ -138,12 +137,12 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         if pattern == RECORD_FILE:
             from symphony_kube.changes import apply_changes
 
-            record = apply_changes.read_description(self.api, self._scope(experiment)).record
+            record = apply_changes.read_description(self._target(experiment)).record
             return {RECORD_FILE: json.dumps(record).encode()}
         if pattern == USAGE_FILE and self.options.run is None:
             # An experiment without recorded use is no error, but it must exist.
             self.observe(experiment)
-        return read_files(self.api, self._scope(experiment), pattern)
+        return read_files(self._target(experiment), pattern)
 
     def list_runs(self, experiment: str | None = None) -> list[Run]:
         """Return the records of runs on this machine."""
@@ -151,7 +150,7 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
 
         if experiment is None:
             return super().list_runs()
-        return find_record(self.api, self._scope(experiment))
+        return find_record(self._target(experiment))
 
     def at_run(self, run: Run) -> Inspection:
         """Return a backend that reads the record of a run, or the objects of an active run."""
@@ -170,20 +169,20 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         from symphony_kube.watch import experiment_events
 
         self.ensure_supervisor(experiment)
-        scope = self._scope(experiment)
-        return experiment_events.iter_events(self.api, scope, names, follow=follow)
+        target = self._target(experiment)
+        return experiment_events.iter_events(target, names, follow=follow)
 
     def details(self, experiment: str, process: ProcessStatus) -> ProcessDetails:
         """Return the details of a process, based on its Pod and the Pod's events."""
         from symphony_kube.status import details
 
-        return details.describe_in_detail(self.api, self._scope(experiment), process)
+        return details.describe_in_detail(self._target(experiment), process)
 
     def topology(self, experiment: str) -> Topology:
         """Return the topology of a running experiment, based on its Pods and Services."""
         from symphony_kube.status import topology
 
-        return topology.describe_topology(self.api, self._scope(experiment))
+        return topology.describe_topology(self._target(experiment))
 
     def usage(
         self, experiment: str, names: Collection[str] | None, interval: float
@@ -192,7 +191,7 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         from symphony_kube.status.metrics_server import read_metrics
 
         # A cluster without metrics is reported before the iteration.
-        read_metrics(self.api, self._scope(experiment))
+        read_metrics(self._target(experiment))
         return self._followed_usage(experiment, names, interval)
 
     def _followed_usage(
@@ -203,7 +202,7 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         from symphony_kube.status.metrics_server import follow_usage
 
         with watch_experiment(self, experiment) as read:
-            for usage in follow_usage(self.api, self._scope(experiment), read, interval):
+            for usage in follow_usage(self._target(experiment), read, interval):
                 yield select_usage(usage, names)
 
     def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock | ExperimentEvent]:
@@ -213,12 +212,16 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
 
         if selection.as_written:
             return self._read_log(experiment, selection)
-        scope = self._scope(experiment)
+        target = self._target(experiment)
         since, tail = self._start_time(selection.given_since), selection.tail
         if selection.follow and selection.events:
-            return read.follow_output(self.api, scope, selection.processes, since=since, tail=tail)
+            return read.follow_output(target, selection.processes, since=since, tail=tail)
         lines = read.iter_log_lines(
-            self.api, scope, selection.processes, follow=selection.follow, since=since, tail=tail
+            target,
+            selection.processes,
+            follow=selection.follow,
+            since=since,
+            tail=tail,
         )
         return to_blocks(lines)
 
@@ -229,8 +232,7 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
 
         (name,) = selection.names
         text = read.read_log(
-            self.api,
-            self._scope(experiment),
+            self._target(experiment),
             name,
             since=self._start_time(selection.given_since),
             tail=selection.tail,
@@ -250,4 +252,4 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
 
         if names is not None:
             return {}
-        return dict.fromkeys(find_pod.removed_processes(self.api, self._scope(experiment)), 0)
+        return dict.fromkeys(find_pod.removed_processes(self._target(experiment)), 0)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from symphony.archive.archive import configured_retention
 from symphony.errors import SymphonyError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.archive import recording
 from symphony_kube.archive.recording import Settings
 
@@ -95,7 +96,7 @@ class KubeLauncher:
 
         scope = self._options.scopes.of(request.experiment.name)
         describe = functools.partial(self._planner.describe, request)
-        return apply_changes.diff(self._api, scope, describe, request.start)
+        return apply_changes.diff(KubeExperiment(self._api, scope), describe, request.start)
 
     def change(self, request: ChangeRequest) -> Changes:
         """Change the objects of a running experiment, and record the change."""
@@ -105,10 +106,12 @@ class KubeLauncher:
         scope = self._options.scopes.of(experiment.name)
         describe = functools.partial(self._planner.describe, request)
         difference = apply_changes.change(
-            self._api, scope, describe, self.sending_code, request.start
+            KubeExperiment(self._api, scope), describe, self.sending_code, request.start
         )
         changes = difference.made_changes
-        recording.record_change(self._api, scope, difference.new, changes, experiment)
+        recording.record_change(
+            KubeExperiment(self._api, scope), difference.new, changes, experiment
+        )
         notes = [*changes.notes, *self._server_warnings()]
         if changes.policies:
             notes += self._usage_notes(difference.new.manifest)
@@ -127,14 +130,14 @@ class KubeLauncher:
             return contextlib.nullcontext()
         from symphony_kube.access.send_code import sending
 
-        return sending(self._api, scope, large)
+        return sending(KubeExperiment(self._api, scope), large)
 
     def sending_recorded_code(
         self, experiment: str
     ) -> contextlib.AbstractContextManager[CodeSender | None]:
         """Do the same for the code in the record of the running experiment on this machine."""
         scope = self._options.scopes.of(experiment)
-        return self.sending_code(scope, recording.recorded_code(self._api, scope))
+        return self.sending_code(scope, recording.recorded_code(KubeExperiment(self._api, scope)))
 
     # --- records ---
 
@@ -150,7 +153,6 @@ class KubeLauncher:
         """Return a function for `delete.delete` that keeps the record of the deleted run."""
         return functools.partial(
             recording.keeping_record,
-            self._api,
             settings=self.record_settings(),
             purge=purge,
             launching=launching,
@@ -171,7 +173,7 @@ class KubeLauncher:
             once = threading.Event()
             once.set()
             try:
-                read_metrics(self._api, manifest.scope, cancelled=once)
+                read_metrics(KubeExperiment(self._api, manifest.scope), cancelled=once)
             except SymphonyError as exc:
                 return [f"the resource use is not recorded: {exc}"]
         return []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from symphony.code.take_snapshots import take_snapshots
 from symphony.plan.resolution.addresses import AddressScheme
 from symphony.plan.resolve import resolve
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.launch_options import LAUNCH_OPTION_NAMES, LaunchOptions, read_launch_options
 from symphony_kube.render import experiment as render
 from symphony_kube.render.file_objects.files import check_start_directories, read_files
@@ -173,7 +174,7 @@ class KubePlanner:
             not has_script
             or not scope.shared
             or launch.rendering.jobs_only
-            or may(self._options.connection.api, scope, "create", "ConfigMap")
+            or may(KubeExperiment(self._options.connection.api, scope), "create", "ConfigMap")
         ):
             return manifest
         return with_listed_script(manifest)

@@ -22,14 +22,13 @@ from symphony_kube.access.checksum import Checksum
 from symphony_kube.access.exec_stream import ExecStream
 from symphony_kube.access.tar_stream import IncomingArchive, IncompleteArchive, OutgoingArchive
 from symphony_kube.api.errors import one_line
-from symphony_kube.api.labels import Scope
 from symphony_kube.api.streams import channels
 from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.status.find_pod import running_container
 
 if TYPE_CHECKING:
     from symphony.cluster import Progress
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 # Every script begins with this preamble. A script that fails writes a line with this prefix to
 # standard error, because Kubernetes may never report the exit code of a command that has not read
@@ -126,7 +125,7 @@ _TOOLS_TO_RECEIVE = (*_TOOLS, "xargs", "cat", "mv", "rm", "mkdir", "chmod")
 
 
 def transfer(
-    api: Api, scope: Scope, source: str, target: str, *, progress: Progress | None = None
+    experiment: KubeExperiment, source: str, target: str, *, progress: Progress | None = None
 ) -> None:
     """Copy a file or a directory.
 
@@ -141,19 +140,19 @@ def transfer(
     report: Progress = progress or _no_progress
     remote_source, remote_target = parse_transfer(source, target)
     if remote_source is not None:
-        ref = running_container(api, scope, remote_source.process, remote_source.group)
-        _download(api, scope, ref, remote_source, target, report)
+        ref = running_container(experiment, remote_source.process, remote_source.group)
+        _download(experiment, ref, remote_source, target, report)
     elif remote_target is not None:
-        ref = running_container(api, scope, remote_target.process, remote_target.group)
-        _upload(api, scope, ref, source, remote_target, report)
+        ref = running_container(experiment, remote_target.process, remote_target.group)
+        _upload(experiment, ref, source, remote_target, report)
 
 
-def dry_run(api: Api, scope: Scope, source: str, target: str) -> None:
+def dry_run(experiment: KubeExperiment, source: str, target: str) -> None:
     """Check the arguments for `transfer` as far as possible without accessing the container."""
     remote_source, remote_target = parse_transfer(source, target)
     remote = remote_source or remote_target
     if remote is not None:
-        running_container(api, scope, remote.process, remote.group)
+        running_container(experiment, remote.process, remote.group)
     if remote_source is not None:
         _local_target(remote_source, target)
     else:
@@ -183,8 +182,7 @@ def _local_target(source: RemotePath, target: str) -> Path:
 
 
 def _download(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     ref: ContainerRef,
     source: RemotePath,
     target: str,
@@ -192,7 +190,7 @@ def _download(
 ) -> None:
     for number in range(1, _TRIES + 1):
         try:
-            _try_download(api, scope, ref, source, target, report)
+            _try_download(experiment, ref, source, target, report)
             return
         except IncompleteArchive:
             if number == _TRIES:
@@ -200,8 +198,7 @@ def _download(
 
 
 def _try_download(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     ref: ContainerRef,
     source: RemotePath,
     target: str,
@@ -211,7 +208,7 @@ def _try_download(
     arguments = [*_TOOLS_TO_SEND, "--", directory, _not_an_option(name)]
     script = ["sh", "-c", _SEND, "sh", *arguments]
     with IncomingArchive(_local_target(source, target)) as archive:
-        with exec.open_exec(api, scope, ref, script) as stream:
+        with exec.open_exec(experiment, ref, script) as stream:
             output = _ScriptOutput(stream, ref, str(source), report)
             archive.unpack(output)
             output.finish()
@@ -377,8 +374,7 @@ def _script_failure(
 
 
 def _upload(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     ref: ContainerRef,
     source: str,
     target: RemotePath,
@@ -386,7 +382,7 @@ def _upload(
 ) -> None:
     archive = OutgoingArchive(source)
     script = _receive_script(archive, source, target)
-    with exec.open_exec(api, scope, ref, script, stdin=True) as stream:
+    with exec.open_exec(experiment, ref, script, stdin=True) as stream:
         output = _ScriptOutput(stream, ref, str(target))
         output.read_until(_READY)
         output.read(len(_READY))

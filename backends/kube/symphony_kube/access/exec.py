@@ -31,7 +31,6 @@ from symphony.support.raw_terminal import (
 from symphony_kube.access import exec_stream
 from symphony_kube.access.exec_stream import CommandExit, ExecStream, open_stream
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import Scope
 from symphony_kube.api.streams import channels
 from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.status import find_pod
@@ -39,7 +38,7 @@ from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
     from symphony.model.settings.validators import Strings
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 # Prefer bash, and fall back to sh if the image does not contain bash.
 LOGIN_SHELL = ["sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh"]
@@ -64,8 +63,7 @@ _END_OF_INPUT = b"\x04"
 
 
 def run_command(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     process: str,
     command: Strings,
     process_group: str | None = None,
@@ -81,17 +79,17 @@ def run_command(
     from symphony.model.settings.validators import strings
 
     argv = strings(command, "command")
-    ref = find_pod.running_container(api, scope, process, process_group)
+    ref = find_pod.running_container(experiment, process, process_group)
     if not interactive:
-        return run_in_container(api, scope, ref, argv)
+        return run_in_container(experiment, ref, argv)
     if has_terminal():
-        code = _run_on_terminal(api, scope, ref, argv)
+        code = _run_on_terminal(experiment, ref, argv)
     else:
-        code = _run_with_standard_streams(api, scope, ref, argv)
+        code = _run_with_standard_streams(experiment, ref, argv)
     return ExecResult(exit_code=code)
 
 
-def login(api: Api, scope: Scope, process: str, process_group: str | None = None) -> None:
+def login(experiment: KubeExperiment, process: str, process_group: str | None = None) -> None:
     """Connect the terminal to the terminal of a process with the setting ``tty``.
 
     For other processes, run an interactive shell in the process's container. Raises `Unsupported`
@@ -100,25 +98,25 @@ def login(api: Api, scope: Scope, process: str, process_group: str | None = None
     if not has_terminal():
         raise Unsupported(
             "login requires a terminal; without one, run a command: "
-            f"symphony exec {scope.experiment} {process} -- CMD..."
+            f"symphony exec {experiment.name} {process} -- CMD..."
         )
-    ref = find_pod.running_container(api, scope, process, process_group)
+    ref = find_pod.running_container(experiment, process, process_group)
     if ref.tty:
-        _attach(api, scope, ref)
+        _attach(experiment, ref)
     else:
-        _run_on_terminal(api, scope, ref, LOGIN_SHELL)
+        _run_on_terminal(experiment, ref, LOGIN_SHELL)
 
 
-def _attach(api: Api, scope: Scope, ref: ContainerRef) -> None:
+def _attach(experiment: KubeExperiment, ref: ContainerRef) -> None:
     """Connect the terminal to the terminal of a process until the user detaches."""
     query = [("container", ref.process)]
     query += [(name, "true") for name in ("stdin", "stdout", "tty")]
-    path = find_pod.pod_path(scope, ref.pod, "attach")
+    path = find_pod.pod_path(experiment.scope, ref.pod, "attach")
     try:
-        stream = open_stream(api, path, query=query, channels=_TERMINAL_CHANNELS)
+        stream = open_stream(experiment.api, path, query=query, channels=_TERMINAL_CHANNELS)
     except ApiError as exc:
         action = f"attach to {ref.process!r}"
-        raise missing_right(exc, action, "get and create pods/attach", scope) from exc
+        raise missing_right(exc, action, "get and create pods/attach", experiment.scope) from exc
     write_all(2, joined_message(ref.process))
     with stream, raw_mode(0), watched_size() as resized:
         _send_terminal_size(stream)
@@ -130,8 +128,7 @@ def _attach(api: Api, scope: Scope, ref: ContainerRef) -> None:
 
 
 def open_exec(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     ref: ContainerRef,
     argv: Sequence[str],
     *,
@@ -143,15 +140,15 @@ def open_exec(
     query = [("container", ref.process)]
     query += [("command", word) for word in argv]
     query += [(name, str(enabled).lower()) for name, enabled in streams.items()]
-    path = find_pod.pod_path(scope, ref.pod, "exec")
+    path = find_pod.pod_path(experiment.scope, ref.pod, "exec")
     opened = _TERMINAL_CHANNELS if tty else _OUTPUT_CHANNELS
     if stdin and not tty:
         opened = (channels.STDIN, *_OUTPUT_CHANNELS)
     try:
-        return open_stream(api, path, query=query, channels=opened)
+        return open_stream(experiment.api, path, query=query, channels=opened)
     except ApiError as exc:
         action = f"run a command in {ref.process!r}"
-        raise missing_right(exc, action, "get and create pods/exec", scope) from exc
+        raise missing_right(exc, action, "get and create pods/exec", experiment.scope) from exc
 
 
 def check_exit(result: CommandExit | None, ref: ContainerRef, argv: Sequence[str]) -> int:
@@ -195,8 +192,7 @@ def parse_exit(status: bytes | None) -> CommandExit | None:
 
 
 def run_in_container(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     ref: ContainerRef,
     argv: Sequence[str],
     *,
@@ -210,7 +206,7 @@ def run_in_container(
     output = {channels.STDOUT: bytearray(), channels.STDERR: bytearray()}
     status: bytes | None = None
     deadline = None if timeout is None else time.monotonic() + timeout
-    with open_exec(api, scope, ref, argv) as stream:
+    with open_exec(experiment, ref, argv) as stream:
         while not stream.closed and status is None:
             seconds = None if deadline is None else deadline - time.monotonic()
             if seconds is not None and seconds <= 0:
@@ -233,9 +229,9 @@ def run_in_container(
 # --- on the terminal ---
 
 
-def _run_on_terminal(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]) -> int:
+def _run_on_terminal(experiment: KubeExperiment, ref: ContainerRef, argv: Sequence[str]) -> int:
     """Run a command on the terminal. The command receives all keystrokes, including Ctrl-C."""
-    with open_exec(api, scope, ref, argv, stdin=True, tty=True) as stream:
+    with open_exec(experiment, ref, argv, stdin=True, tty=True) as stream:
         with raw_mode(0), watched_size() as resized:
             _send_terminal_size(stream)
             result = _connect_terminal(stream, keys=0, resized=resized)
@@ -288,7 +284,7 @@ def _send_terminal_size(stream: ExecStream) -> None:
 
 
 def _run_with_standard_streams(
-    api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]
+    experiment: KubeExperiment, ref: ContainerRef, argv: Sequence[str]
 ) -> int:
     """Run a command with this program's standard streams. If standard input is a terminal, the
     command receives no input.
@@ -297,23 +293,23 @@ def _run_with_standard_streams(
         sys.stdout.flush()
     source = _standard_input()
     if source is None:
-        with open_exec(api, scope, ref, argv) as stream:
+        with open_exec(experiment, ref, argv) as stream:
             result = _connect_streams(stream, None, b"")
         return check_exit(result, ref, argv)
     marker = f"[symphony {secrets.token_hex(16)}]"
-    wrapper = _input_wrapper(api, scope, ref, marker)
-    with open_exec(api, scope, ref, [*wrapper, *argv], stdin=True) as stream:
+    wrapper = _input_wrapper(experiment, ref, marker)
+    with open_exec(experiment, ref, [*wrapper, *argv], stdin=True) as stream:
         result = _connect_streams(stream, source, marker.encode())
     return check_exit(result, ref, argv)
 
 
-def _input_wrapper(api: Api, scope: Scope, ref: ContainerRef, marker: str) -> list[str]:
+def _input_wrapper(experiment: KubeExperiment, ref: ContainerRef, marker: str) -> list[str]:
     """Return the words to put before a command with input.
 
     If the image contains no shell, there are none, and the command must read all its input.
     """
     try:
-        run_in_container(api, scope, ref, ["sh", "-c", ":"])
+        run_in_container(experiment, ref, ["sh", "-c", ":"])
     except NotFound:
         return []
     return ["sh", "-c", _READ_ALL_INPUT, "sh", marker]

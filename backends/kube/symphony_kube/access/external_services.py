@@ -12,19 +12,18 @@ from symphony.errors import NotFound, Unsupported
 from symphony.support.names import did_you_mean, join_names
 from symphony_kube.api import labels
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import collection_path, items_of
 from symphony_kube.status import experiments
 from symphony_kube.status.find_pod import list_containers
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 Object = Mapping[str, Any]
 
 
-def external_address(api: Api, scope: Scope, service: str) -> str:
+def external_address(experiment: KubeExperiment, service: str) -> str:
     """Return the external address of a service as ``host:port``.
 
     This is the address of the service's load balancer. If no load balancer has an address, the
@@ -33,12 +32,12 @@ def external_address(api: Api, scope: Scope, service: str) -> str:
     Raises `NotFound` if the service is not exposed, and `Unsupported` if it has no external
     address.
     """
-    resource = find_service(api, scope, service, list_services(api, scope))
+    resource = find_service(experiment, service, list_services(experiment))
     spec = resource["spec"]
-    visit_command = f"symphony visit {scope.experiment} {service}"
+    visit_command = f"symphony visit {experiment.name} {service}"
     if not _is_exposed(resource):
         raise NotFound(
-            f"experiment {scope.experiment!r} does not expose {service!r} outside the cluster; "
+            f"experiment {experiment.name!r} does not expose {service!r} outside the cluster; "
             f"connect through the API server with: {visit_command}"
         )
     address = _load_balancer_address(resource)
@@ -46,7 +45,7 @@ def external_address(api: Api, scope: Scope, service: str) -> str:
         return address
     port = spec["ports"][0]
     if port.get("nodePort"):
-        host = _node_host(api, scope, resource)
+        host = _node_host(experiment, resource)
         if host:
             return _join_address(host, port["nodePort"])
     raise Unsupported(
@@ -55,14 +54,14 @@ def external_address(api: Api, scope: Scope, service: str) -> str:
     )
 
 
-def exposed_services(api: Api, scope: Scope) -> dict[str, str | None]:
+def exposed_services(experiment: KubeExperiment) -> dict[str, str | None]:
     """Return a mapping from the exposed services to the addresses of their load balancers.
 
     The address is None if no load balancer has assigned one.
     """
     return {
         name: _load_balancer_address(resource)
-        for name, resource in list_services(api, scope).items()
+        for name, resource in list_services(experiment).items()
         if _is_exposed(resource)
     }
 
@@ -81,14 +80,14 @@ def _load_balancer_address(resource: Object) -> str | None:
     return None
 
 
-def list_services(api: Api, scope: Scope) -> dict[str, Object]:
+def list_services(experiment: KubeExperiment) -> dict[str, Object]:
     """Return an experiment's Services, keyed by the names that processes use for them."""
-    path = collection_path("Service", scope.namespace)
+    path = collection_path("Service", experiment.namespace)
     try:
-        answer = api.call("GET", path, query={"labelSelector": scope.selector})
+        answer = experiment.api.call("GET", path, query={"labelSelector": experiment.selector})
     except ApiError as exc:
-        action = f"list the services of {scope.experiment!r}"
-        raise missing_right(exc, action, "list services", scope) from exc
+        action = f"list the services of {experiment.name!r}"
+        raise missing_right(exc, action, "list services", experiment.scope) from exc
     return {service_name(resource): resource for resource in items_of(answer)}
 
 
@@ -98,28 +97,28 @@ def service_name(resource: Object) -> str:
     return str(metadata["labels"].get(labels.SERVICE, metadata["name"]))
 
 
-def find_service(api: Api, scope: Scope, service: str, known: Mapping[str, Object]) -> Object:
+def find_service(experiment: KubeExperiment, service: str, known: Mapping[str, Object]) -> Object:
     """Return one of the ``known`` Services. Raises `NotFound` if it is not among them."""
     if service in known:
         return known[service]
     if not known:
         # This call raises NotFound if the experiment does not exist.
-        experiments.experiment_status(api, scope)
+        experiments.experiment_status(experiment)
     hint = did_you_mean(service, known) or f"; its services are {join_names(known)}"
-    raise NotFound(f"experiment {scope.experiment!r} does not expose {service!r}{hint}")
+    raise NotFound(f"experiment {experiment.name!r} does not expose {service!r}{hint}")
 
 
-def _node_host(api: Api, scope: Scope, service: Object) -> str | None:
+def _node_host(experiment: KubeExperiment, service: Object) -> str | None:
     """Return the address of a node through which ``service`` can be reached, or None if no
     address is known.
 
     External addresses are preferred to internal ones. Among addresses of the same type, the address
     of the node that runs the service's Pod is preferred.
     """
-    refs = list_containers(api, scope, service["spec"]["selector"].get(labels.UNIT))
+    refs = list_containers(experiment, service["spec"]["selector"].get(labels.UNIT))
     host = next((ref.host for ref in refs if ref.host), None)
     try:
-        nodes = items_of(api.call("GET", "/api/v1/nodes"))
+        nodes = items_of(experiment.api.call("GET", "/api/v1/nodes"))
     except ApiError:  # Most users are not allowed to list nodes.
         return host
     addresses_of_nodes = []

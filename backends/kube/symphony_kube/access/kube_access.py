@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from symphony.cluster.backend import Access, NamedProcess, Place
+from symphony_kube.api.kube_experiment import KubeExperiment
 
 if TYPE_CHECKING:
     from symphony.cluster import ExecResult, Progress, Tunnel
@@ -33,6 +34,9 @@ class KubeAccess(Access):
     def _scope(self, experiment: str) -> Scope:
         return self._scopes.of(experiment)
 
+    def _target(self, experiment: str) -> KubeExperiment:
+        return KubeExperiment(self.api, self._scope(experiment))
+
     # --- processes ---
 
     def exec(
@@ -41,9 +45,13 @@ class KubeAccess(Access):
         """Run a command in a process's container."""
         from symphony_kube.access import exec
 
-        scope = self._scope(experiment)
+        target = self._target(experiment)
         return exec.run_command(
-            self.api, scope, process.name, argv, process.group, interactive=interactive
+            target,
+            process.name,
+            argv,
+            process.group,
+            interactive=interactive,
         )
 
     def attach(self, experiment: str, process: NamedProcess, *, dry_run: bool) -> None:
@@ -55,7 +63,7 @@ class KubeAccess(Access):
             return
         from symphony_kube.access import exec
 
-        exec.login(self.api, self._scope(experiment), process.name, process.group)
+        exec.login(self._target(experiment), process.name, process.group)
 
     def copy(
         self,
@@ -69,11 +77,11 @@ class KubeAccess(Access):
         """Copy files from or to a process's container."""
         from symphony_kube.access import copy
 
-        scope = self._scope(experiment)
+        objects = self._target(experiment)
         if dry_run:
-            copy.dry_run(self.api, scope, source.text, target.text)
+            copy.dry_run(objects, source.text, target.text)
         else:
-            copy.transfer(self.api, scope, source.text, target.text, progress=progress)
+            copy.transfer(objects, source.text, target.text, progress=progress)
 
     # --- services ---
 
@@ -93,11 +101,11 @@ class KubeAccess(Access):
         """
         from symphony_kube.access import port_forward
 
-        scope = self._scope(experiment)
+        target = self._target(experiment)
         if external:
-            return port_forward.visit(self.api, scope, process_or_service, on_error=on_error)
+            return port_forward.visit(target, process_or_service, on_error=on_error)
         return port_forward.port_forward(
-            self.api, scope, process_or_service, port, local_port, on_error=on_error
+            target, process_or_service, port, local_port, on_error=on_error
         )
 
     def external_addresses(
@@ -109,7 +117,7 @@ class KubeAccess(Access):
         """
         from symphony_kube.access import external_services
 
-        scope = self._scope(experiment)
+        target = self._target(experiment)
         if service is not None:
-            return {service: external_services.external_address(self.api, scope, service)}
-        return external_services.exposed_services(self.api, scope)
+            return {service: external_services.external_address(target, service)}
+        return external_services.exposed_services(target)

@@ -29,14 +29,13 @@ from symphony_kube.access.external_services import (
 )
 from symphony_kube.api import labels
 from symphony_kube.api.errors import ApiError, one_line
-from symphony_kube.api.labels import Scope
 from symphony_kube.api.streams.channels import PROTOCOL_4
 from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.status.find_pod import find_container, list_containers, pod_path
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 Object = Mapping[str, Any]
 OnError = Callable[[str], None]
@@ -65,21 +64,21 @@ _MAX_UNREAD_BYTES = 1 << 20
 _MAX_REPLAY_BYTES = 1 << 16
 
 
-def visit(api: Api, scope: Scope, service: str, *, on_error: OnError | None = None) -> Tunnel:
+def visit(experiment: KubeExperiment, service: str, *, on_error: OnError | None = None) -> Tunnel:
     """Return a tunnel to a service.
 
     If the service's external address accepts connections, the tunnel uses this address. Otherwise,
     the tunnel uses a forwarded port.
     """
     with contextlib.suppress(NotFound, Unsupported):
-        address = external_address(api, scope, service)
+        address = external_address(experiment, service)
         host, _, port = address.rpartition(":")
         endpoint = (host.strip("[]"), int(port))
         with contextlib.suppress(OSError):
             socket.create_connection(endpoint, timeout=EXTERNAL_TIMEOUT_SECONDS).close()
             return Tunnel(address)
-    resource = find_service(api, scope, service, list_services(api, scope))
-    return _open_tunnel(api, scope, _service_target(resource, None), None, on_error)
+    resource = find_service(experiment, service, list_services(experiment))
+    return _open_tunnel(experiment, _service_target(resource, None), None, on_error)
 
 
 # --- forwarded ports ---
@@ -96,8 +95,7 @@ class ForwardTarget:
 
 
 def port_forward(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     name: str,
     port: int | None = None,
     local_port: int | None = None,
@@ -115,23 +113,23 @@ def port_forward(
             raise SpecError(f"a port must be in the range 1 to 65535, not {shown(value)}")
     group, _, process = name.rpartition("/")
     try:
-        ref = find_container(api, scope, process, group or None)
+        ref = find_container(experiment, process, group or None)
     except NotFound:
-        services = list_services(api, scope)
+        services = list_services(experiment)
         if name not in services:
             raise
         target = _service_target(services[name], port)
-        return _open_tunnel(api, scope, target, local_port, on_error)
+        return _open_tunnel(experiment, target, local_port, on_error)
     if port is not None:
         target = ForwardTarget(name=name, port=port, process=ref.process if ref else process)
-        return _open_tunnel(api, scope, target, local_port, on_error)
-    services = list_services(api, scope)
+        return _open_tunnel(experiment, target, local_port, on_error)
+    services = list_services(experiment)
     if name in services:
         target = _service_target(services[name], None)
-        return _open_tunnel(api, scope, target, local_port, on_error)
+        return _open_tunnel(experiment, target, local_port, on_error)
     raise SpecError(
         f"process {name!r} requires a port, for example: "
-        f"symphony forward {scope.experiment} {name} 80"
+        f"symphony forward {experiment.name} {name} 80"
     )
 
 
@@ -150,8 +148,7 @@ def _service_target(resource: Object, port: int | None) -> ForwardTarget:
 
 
 def _open_tunnel(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     target: ForwardTarget,
     local_port: int | None,
     on_error: OnError | None,
@@ -162,7 +159,7 @@ def _open_tunnel(
         raise SpecError(
             f"cannot listen on local port {local_port}: {exc.strerror}; choose another one"
         ) from exc
-    forwarder = _PortForwarder(api, scope, target, listener, on_error or _ignore_error)
+    forwarder = _PortForwarder(experiment, target, listener, on_error or _ignore_error)
     forwarder.start()
     port = listener.getsockname()[1]
     return Tunnel(f"{LOOPBACK}:{port}", close=forwarder.close)
@@ -177,14 +174,14 @@ class _PortForwarder:
 
     def __init__(
         self,
-        api: Api,
-        scope: Scope,
+        experiment: KubeExperiment,
         target: ForwardTarget,
         listener: socket.socket,
         on_error: OnError,
     ) -> None:
-        self._api = api
-        self._scope = scope
+        self._api = experiment.api
+        self._scope = experiment.scope
+        self._experiment = experiment
         self._target = target
         self._listener = listener
         self._on_error = on_error
@@ -283,9 +280,9 @@ class _PortForwarder:
             return self._ref
         target = self._target
         if target.process is not None:
-            ref = find_container(self._api, self._scope, target.process)
+            ref = find_container(self._experiment, target.process)
             return ref if ref is not None and ref.running else None
-        refs = list_containers(self._api, self._scope, target.unit)
+        refs = list_containers(self._experiment, target.unit)
         candidates = [ref for ref in refs if ref.running and not ref.deleting]
         return candidates[-1] if candidates else None
 

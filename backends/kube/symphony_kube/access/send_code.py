@@ -18,7 +18,6 @@ from symphony.code.take_snapshots import code_progress
 from symphony.errors import BackendError, Unreachable
 from symphony_kube.access import exec
 from symphony_kube.api.errors import one_line
-from symphony_kube.api.labels import Scope
 from symphony_kube.api.listing import list_all, reduced
 from symphony_kube.api.resources import collection_path
 from symphony_kube.api.streams import channels
@@ -32,7 +31,7 @@ from symphony_kube.state.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony_kube.access.exec_stream import ExecStream
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 Object = Mapping[str, Any]
 
@@ -46,13 +45,13 @@ _MAX_ERROR_BYTES = 1 << 12
 
 
 @contextlib.contextmanager
-def sending(api: Api, scope: Scope, archives: Iterable[CodeArchive]) -> Iterator[CodeSender]:
+def sending(experiment: KubeExperiment, archives: Iterable[CodeArchive]) -> Iterator[CodeSender]:
     """Send code to the Pods that wait for it while the block runs.
 
     At the end of the block, wait until all Pods have received their code. Raises `BackendError` if
     one of them does not receive it.
     """
-    sender = CodeSender(api, scope, archives)
+    sender = CodeSender(experiment, archives)
     try:
         yield sender
         sender.finish()
@@ -63,9 +62,10 @@ def sending(api: Api, scope: Scope, archives: Iterable[CodeArchive]) -> Iterator
 class CodeSender:
     """Sends archives that are too large for Secrets."""
 
-    def __init__(self, api: Api, scope: Scope, archives: Iterable[CodeArchive]) -> None:
-        self._api = api
-        self._scope = scope
+    def __init__(self, experiment: KubeExperiment, archives: Iterable[CodeArchive]) -> None:
+        self._api = experiment.api
+        self._scope = experiment.scope
+        self._experiment = experiment
         self._archives = {archive.snapshot.short_digest: archive for archive in archives}
         self._progress = _Progress()
         self._work: dict[tuple[str, str], Future[None]] = {}
@@ -135,7 +135,7 @@ class CodeSender:
     def _send(self, ref: ContainerRef, archive: CodeArchive) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                _transfer(self._api, self._scope, ref, archive.data, self._progress)
+                _transfer(self._experiment, ref, archive.data, self._progress)
             except Unreachable as exc:
                 # The container removes an incomplete archive.
                 if attempt == _ATTEMPTS:
@@ -182,15 +182,16 @@ def _state_of(pod: Object, container: str) -> Object:
     return {}
 
 
-def _transfer(api: Api, scope: Scope, ref: ContainerRef, data: bytes, progress: _Progress) -> None:
+def _transfer(
+    experiment: KubeExperiment, ref: ContainerRef, data: bytes, progress: _Progress
+) -> None:
     """Send an archive to a container. Raises `Unreachable` if the transfer was interrupted."""
     argv = ["/bin/sh", "-c", RECEIVE_SCRIPT, "/bin/sh", TARGET_PATH, str(len(data))]
-    run_with_data(api, scope, ref, argv, data, on_sent=progress.add)
+    run_with_data(experiment, ref, argv, data, on_sent=progress.add)
 
 
 def run_with_data(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     ref: ContainerRef,
     argv: Sequence[str],
     data: bytes,
@@ -203,7 +204,7 @@ def run_with_data(
     Raises `Unreachable` if the transfer was interrupted, if the script fails, or if nothing happens
     for ``stall`` seconds.
     """
-    with exec.open_exec(api, scope, ref, argv, stdin=True) as stream:
+    with exec.open_exec(experiment, ref, argv, stdin=True) as stream:
         output = _Output(stall)
         view = memoryview(data)
         for start in range(0, len(view), _MESSAGE_BYTES):

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 
 from symphony.errors import BackendError
 from symphony_kube.access.send_code import STALL_SECONDS, run_with_data
-from symphony_kube.api.labels import Scope
 from symphony_kube.render.container_scripts import SHELL
 from symphony_kube.render.file_objects.code_volumes import TARGET_PATH
 from symphony_kube.render.sync import RESTART_SCRIPT
 from symphony_kube.state.pod_status import ContainerRef
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 
 def restart_with_update(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     ref: ContainerRef,
     update: bytes,
     grace_seconds: float,
@@ -33,7 +31,7 @@ def restart_with_update(
     arguments = [TARGET_PATH, str(len(update)), str(round(grace_seconds)), *stop]
     argv = [SHELL, "-c", RESTART_SCRIPT, SHELL, *arguments]
     try:
-        run_with_data(api, scope, ref, argv, update, stall=STALL_SECONDS + grace_seconds)
+        run_with_data(experiment, ref, argv, update, stall=STALL_SECONDS + grace_seconds)
     except BackendError as exc:
         return str(exc)
     return ""

@@ -22,7 +22,6 @@ from symphony.model.settings.quantities import parse_quantity
 from symphony.support.causes import group_by_cause, renamed
 from symphony.support.open_file_limit import raise_open_file_limit
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import Scope
 from symphony_kube.archive.log_writer import LogWriter
 from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.logs.lines import LineAssembler
@@ -30,7 +29,8 @@ from symphony_kube.logs.sources import NO_LOG_STATUSES, LogSource, log_error, op
 from symphony_kube.state.pod_status import ContainerRef
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api, ResponseStream
+    from symphony_kube.api.client import ResponseStream
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 # Each followed log needs a connection and a thread. The logs of further running processes are read
 # only up to the deletion.
@@ -124,14 +124,14 @@ class LogFetcher:
 
     def __init__(
         self,
-        api: Api,
-        scope: Scope,
+        experiment: KubeExperiment,
         refs: Sequence[ContainerRef],
         directory: Path,
         limits: LogLimits,
     ) -> None:
-        self._api = api
-        self._scope = scope
+        self._api = experiment.api
+        self._scope = experiment.scope
+        self._experiment = experiment
         self._directory = directory
         self._limits = limits
         self._closed = False
@@ -198,7 +198,7 @@ class LogFetcher:
         source = log.sources[0]
         node = self._nodes[source.ref.host]
         try:
-            open_log(self._api, self._scope, source, tail=1, cancelled=_NO_RETRIES).close()
+            open_log(self._experiment, source, tail=1, cancelled=_NO_RETRIES).close()
         except ApiError as exc:
             if exc.node_has_no_address:
                 node.give_up(log.name, self._problem(log, exc))
@@ -240,7 +240,7 @@ class LogFetcher:
     def _open(self, log: _ProcessLog, source: LogSource, *, follow: bool) -> ResponseStream:
         """Open one log that the API provides."""
         given_up = self._nodes[source.ref.host].given_up
-        stream = open_log(self._api, self._scope, source, follow=follow, cancelled=given_up)
+        stream = open_log(self._experiment, source, follow=follow, cancelled=given_up)
         self._nodes[source.ref.host].failures = 0
         log.stream = stream
         if self._is_over(log):  # The log was closed while it was being opened.

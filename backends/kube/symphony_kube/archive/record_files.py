@@ -12,11 +12,10 @@ from symphony.archive.archived_usage import USAGE_FILE
 from symphony.archive.run_record import SECRET_FILES
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 
-def read_files(api: Api, scope: Scope, pattern: str) -> dict[str, bytes]:
+def read_files(experiment: KubeExperiment, pattern: str) -> dict[str, bytes]:
     """Return files of the record of an experiment, by their names.
 
     ``pattern`` is ``USAGE_FILE`` or ``SECRET_FILES``.
@@ -24,21 +23,21 @@ def read_files(api: Api, scope: Scope, pattern: str) -> dict[str, bytes]:
     if pattern == USAGE_FILE:
         from symphony_kube.archive.recording import recorded_usage
 
-        return {USAGE_FILE: recorded_usage(api, scope)}
+        return {USAGE_FILE: recorded_usage(experiment)}
     if pattern == SECRET_FILES:
-        return _read_secrets(api, scope)
+        return _read_secrets(experiment)
     return {}
 
 
-def _read_secrets(api: Api, scope: Scope) -> dict[str, bytes]:
+def _read_secrets(experiment: KubeExperiment) -> dict[str, bytes]:
     """Return the contents of the Secret with the secrets, if the user may read it."""
     from symphony_kube.api.errors import ApiError
     from symphony_kube.api.labels import SECRETS
     from symphony_kube.api.resources import collection_path
 
-    name = scope.object_name(SECRETS, "Secret")
+    name = experiment.scope.object_name(SECRETS, "Secret")
     try:
-        secret = api.find(f"{collection_path('Secret', scope.namespace)}/{name}")
+        secret = experiment.api.find(f"{collection_path('Secret', experiment.namespace)}/{name}")
     except ApiError:
         # Many users may read Pods and their logs, but no Secrets.
         secret = None

@@ -25,6 +25,7 @@ from symphony.status import ENDED, ExperimentStatus, ReasonCode, State
 from symphony.support.directories.state_home import STATE_VARIABLE, create_state_directory
 from symphony.support.replace_file import replace_file
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import RUN, Scope
 from symphony_kube.api.listing import list_all
 from symphony_kube.api.resources import labels_of, parse_time, run_name_of
@@ -132,7 +133,7 @@ def recording_launch(
         raise
     # The launch has replaced all earlier runs, also those that another program has deleted.
     with contextlib.suppress(OSError, SpecError):
-        for run in _active_runs(api, new.manifest.scope):
+        for run in _active_runs(KubeExperiment(api, new.manifest.scope)):
             if run.name != launch.run:
                 problem = "its objects were deleted by another program"
                 _archive(run.path, _identity_of(run), None, [problem], settings.retention)
@@ -184,7 +185,7 @@ def _remove(path: Path) -> None:
 
 
 def record_change(
-    api: Api, scope: Scope, new: NewDescription, changes: Changes, experiment: Experiment
+    experiment: KubeExperiment, new: NewDescription, changes: Changes, changed: Experiment
 ) -> None:
     """Write the new description of a running experiment into its record on this machine, and the
     state of the code if the code has changed.
@@ -193,48 +194,48 @@ def record_change(
     written.
     """
     with contextlib.suppress(OSError, SpecError, BackendError):
-        runs = _active_runs(api, scope)
+        runs = _active_runs(experiment)
         if not runs:
             return
         run = max(runs, key=lambda run: run.launched)
-        changed = {key: new.record[key] for key in _DESCRIPTION_KEYS}
-        run_record.write_json(run.path / run_record.RECORD_FILE, {**run.load_record(), **changed})
-        with CodeCapture(experiment.base_dir or Path.cwd(), run.path) as code:
+        record = {**run.load_record(), **{key: new.record[key] for key in _DESCRIPTION_KEYS}}
+        run_record.write_json(run.path / run_record.RECORD_FILE, record)
+        with CodeCapture(changed.base_dir or Path.cwd(), run.path) as code:
             if changes.has_new_code:
                 code.start()
             write_archives(run.path, new.archives)
             run_record.write_json(run.path / run_record.MANIFEST_FILE, new.manifest.to_dict())
 
 
-def recorded_code(api: Api, scope: Scope) -> dict[str, CodeArchive]:
+def recorded_code(experiment: KubeExperiment) -> dict[str, CodeArchive]:
     """Return the code of the processes of a running experiment, if it is recorded on this
     machine.
     """
     with contextlib.suppress(OSError, SymphonyError):
-        for run in find_record(api, scope):
+        for run in find_record(experiment):
             return read_archives(run.path)
     return {}
 
 
-def find_record(api: Api, scope: Scope) -> list[Run]:
+def find_record(experiment: KubeExperiment) -> list[Run]:
     """Return the record on this machine of the newest run in a scope, if there is one."""
     try:
-        runs = _active_runs(api, scope)
+        runs = _active_runs(experiment)
     except (OSError, SymphonyError):
         return []
     return archive.newest_first(runs)[:1]
 
 
-def recorded_usage(api: Api, scope: Scope) -> bytes:
+def recorded_usage(experiment: KubeExperiment) -> bytes:
     """Return the resource use of a running experiment that its supervisor has recorded, in the form
     of `symphony.archive.archived_usage`.
 
     A supervisor in the cluster stores it there, and a detached one in the record on this machine.
     """
-    content = fetch_usage(api, scope)
+    content = fetch_usage(experiment)
     if content is not None:
         return content
-    newest = max(_active_runs(api, scope), key=lambda run: run.launched, default=None)
+    newest = max(_active_runs(experiment), key=lambda run: run.launched, default=None)
     files = {} if newest is None else run_record.read_files(newest.path, USAGE_FILE)
     return files.get(USAGE_FILE, b"")
 
@@ -244,13 +245,13 @@ def recorded_usage(api: Api, scope: Scope) -> bytes:
 
 @contextlib.contextmanager
 def keeping_record(
-    api: Api, scope: Scope, settings: Settings, *, purge: bool = False, launching: str = ""
+    experiment: KubeExperiment, settings: Settings, *, purge: bool = False, launching: str = ""
 ) -> Iterator[None]:
     """Keep the record of the experiment that is deleted inside the block.
 
-    If ``scope`` is limited to a run, the records of other runs are not changed. With ``purge``, the
-    record is removed. ``launching`` is the run that replaces the deleted one. If the block raises
-    an exception, the record stays that of an active run.
+    If ``experiment`` is limited to a run, the records of other runs are not changed. With
+    ``purge``, the record is removed. ``launching`` is the run that replaces the deleted one. If the
+    block raises an exception, the record stays that of an active run.
 
     Raises BackendError before the block if the record cannot be written, because the logs exist
     nowhere else. If a log cannot be read, the record states this.
@@ -258,9 +259,9 @@ def keeping_record(
     collected: _Collected | None = None
     if not purge:
         try:
-            collected = _collect(api, scope, settings)
+            collected = _collect(experiment, settings)
         except (OSError, SpecError) as exc:
-            raise _cannot_keep(scope, exc) from exc
+            raise _cannot_keep(experiment.scope, exc) from exc
     try:
         yield
     except BaseException:
@@ -271,7 +272,7 @@ def keeping_record(
         if collected is not None:
             collected.fetcher.finish()
             collected.archive(settings.retention)
-        for run in _active_runs(api, scope):
+        for run in _active_runs(experiment):
             if purge:
                 archive.remove(run)
             elif run.name != launching:
@@ -306,20 +307,20 @@ class _Collected:
         _archive(self.path, self.identity, self.status, cut, retention)
 
 
-def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
+def _collect(experiment: KubeExperiment, settings: Settings) -> _Collected | None:
     """Write the status and the logs of an experiment into its record.
 
     Return None if nothing is known about its processes. Raises OSError if the record cannot be
     written.
     """
     try:
-        state, pods = experiments.observe_once(api, scope)
-        status = experiments.current_status(api, scope, state)
-        refs = [*list_removed_containers(api, scope), *state.objects.container_refs]
+        state, pods = experiments.observe_once(experiment)
+        status = experiments.current_status(experiment, state)
+        refs = [*list_removed_containers(experiment), *state.objects.container_refs]
     except SymphonyError:
         # The deletion itself reports what the user may not do.
         return None
-    identity = _find_identity(api, scope, pods, status)
+    identity = _find_identity(experiment, pods, status)
     if identity is None:
         return None
     path = archive.active_directory() / identity["run"]
@@ -330,12 +331,12 @@ def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
             path / run_record.RECORD_FILE, {**identity, "launched_elsewhere": True}
         )
     logs = path / run_record.LOG_DIRECTORY
-    fetcher = LogFetcher(api, scope, refs, logs, settings.limits)
+    fetcher = LogFetcher(experiment, refs, logs, settings.limits)
     with ThreadPoolExecutor(max_workers=2) as pool:
-        objects = pool.submit(_write_objects, api, scope, path, state, pods)
+        objects = pool.submit(_write_objects, experiment, path, state, pods)
         fetcher.start()
-        problems = [*objects.result(), *_write_usage(api, scope, path)]
-    final = _final_status(status, api.now())
+        problems = [*objects.result(), *_write_usage(experiment, path)]
+    final = _final_status(status, experiment.api.now())
     if pods and _is_being_deleted(pods):
         # An interrupted deletion is continued, so the status was written before.
         previous = _read_status(path)
@@ -386,28 +387,28 @@ def _final_status(status: ExperimentStatus, now: float) -> ExperimentStatus:
 
 
 def _find_identity(
-    api: Api, scope: Scope, pods: Sequence[Object], status: ExperimentStatus
+    experiment: KubeExperiment, pods: Sequence[Object], status: ExperimentStatus
 ) -> dict[str, Any] | None:
     """Return the identity of the run to which the newest Pod belongs.
 
     If there are no Pods, it is the newest run that was launched on this machine, or None.
     """
     if not pods:
-        newest_run = max(_active_runs(api, scope), key=lambda run: run.launched, default=None)
+        newest_run = max(_active_runs(experiment), key=lambda run: run.launched, default=None)
         return None if newest_run is None or not status.processes else _identity_of(newest_run)
     newest = max(pods, key=lambda pod: parse_time(pod["metadata"]["creationTimestamp"]) or 0.0)
     run_id = labels_of(newest).get(RUN, "")
-    for run in _active_runs(api, scope):
+    for run in _active_runs(experiment):
         if run.summary[CLUSTER_KEY].get("run_id") == run_id:
             return _identity_of(run)
-    launched = status.created or api.now()
+    launched = status.created or experiment.api.now()
     name = run_name_of(newest)
     # Other users may be able to change the annotation. The name becomes that of a directory.
     if not run_record.is_run_name(name):
-        name = run_record.run_name(scope.experiment, launched, run_id)
+        name = run_record.run_name(experiment.name, launched, run_id)
     return {
         "run": name,
-        "experiment": scope.experiment,
+        "experiment": experiment.name,
         "backend": BACKEND,
         "launched": launched,
     }
@@ -422,34 +423,35 @@ def _identity_of(run: Run) -> dict[str, Any]:
     }
 
 
-def _active_runs(api: Api, scope: Scope) -> list[Run]:
+def _active_runs(experiment: KubeExperiment) -> list[Run]:
     """Return the active runs in a scope that were launched on this machine.
 
     Raises SpecError if another user can change the state directory.
     """
     runs = archive.find_active([archive.active_directory()])
-    return [run for run in runs if _is_of(run, api, scope)]
+    return [run for run in runs if _is_of(run, experiment)]
 
 
-def _is_of(run: Run, api: Api, scope: Scope) -> bool:
+def _is_of(run: Run, experiment: KubeExperiment) -> bool:
+    scope = experiment.scope
     place = run.summary.get(CLUSTER_KEY)
     if run.experiment != scope.experiment or not isinstance(place, dict):
         return False
     if scope.run and place.get("run_id") != scope.run:
         return False
-    return place.get("server") == api.host and place.get("namespace") == scope.namespace
+    return place.get("server") == experiment.api.host and place.get("namespace") == scope.namespace
 
 
 def _write_objects(
-    api: Api, scope: Scope, path: Path, state: ExperimentState, pods: Sequence[Object]
+    experiment: KubeExperiment, path: Path, state: ExperimentState, pods: Sequence[Object]
 ) -> list[str]:
     """Write the details of the processes and the topology, and return what is missing."""
     problems = []
-    status = state.observe(api.now()).status
+    status = state.observe(experiment.api.now()).status
     processes = {process.name: process for process in status}
-    events = _pod_events(api, scope)
+    events = _pod_events(experiment)
     by_process: dict[str, Any] = {}
-    shared = read_shared_variables(api, scope, pods)
+    shared = read_shared_variables(experiment, pods)
     for pod in pods:
         of_pod = events.get(pod["metadata"]["uid"], ())
         for container in pod["spec"]["containers"]:
@@ -458,7 +460,7 @@ def _write_objects(
                 found = details.process_details(process, pod, of_pod, shared)
                 by_process[process.name] = found.to_dict()
     try:
-        drawn = topology.find_topology(api, scope, status, state.units, pods)
+        drawn = topology.find_topology(experiment, status, state.units, pods)
         run_record.write_json(path / run_record.TOPOLOGY_FILE, drawn.to_dict())
         run_record.write_json(path / run_record.DETAILS_FILE, by_process)
     except (OSError, SymphonyError) as exc:
@@ -466,13 +468,13 @@ def _write_objects(
     return problems
 
 
-def _write_usage(api: Api, scope: Scope, path: Path) -> list[str]:
+def _write_usage(experiment: KubeExperiment, path: Path) -> list[str]:
     """Write the resource use that a supervisor in the cluster has recorded.
 
     Return what is missing.
     """
     try:
-        content = fetch_usage(api, scope)
+        content = fetch_usage(experiment)
         if content:
             replace_file(path / USAGE_FILE, [content], mode=0o600)
     except (OSError, SymphonyError) as exc:
@@ -480,14 +482,14 @@ def _write_usage(api: Api, scope: Scope, path: Path) -> list[str]:
     return []
 
 
-def _pod_events(api: Api, scope: Scope) -> dict[str, tuple[ProcessEvent, ...]]:
+def _pod_events(experiment: KubeExperiment) -> dict[str, tuple[ProcessEvent, ...]]:
     """Return the events of all Pods by the UIDs of the Pods, or none if the user may not list
     them.
     """
-    path = f"/api/v1/namespaces/{scope.namespace}/events"
+    path = f"/api/v1/namespaces/{experiment.namespace}/events"
     try:
         query = {"fieldSelector": "involvedObject.kind=Pod"}
-        events = list_all(api, path, _pod_event, query=query).items
+        events = list_all(experiment.api, path, _pod_event, query=query).items
     except (ApiError, SymphonyError):
         return {}
     by_uid: dict[str, list[ProcessEvent]] = {}

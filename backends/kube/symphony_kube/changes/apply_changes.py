@@ -52,39 +52,37 @@ from symphony_kube.user_requests.operation import Operation, request_replacement
 
 if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchives
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 Object = Mapping[str, Any]
 SendCode = Callable[[Scope, "CodeArchives"], contextlib.AbstractContextManager[object]]
 
 
 def diff(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     describe: Describe,
     start: Sequence[str] | None,
 ) -> Changes:
     """Return how a running experiment differs from a new description; see `Cluster.diff`."""
     running, reason = None, NO_DESCRIPTION
-    store = DescriptionStore(api, scope)
+    store = DescriptionStore(experiment)
     try:
         running = store.read()
     except ApiError as exc:
         if exc.status != 403:
             raise
         reason = str(exc)
-    found = find_difference(api, scope, running, describe, start, reason)
+    found = find_difference(experiment, running, describe, start, reason)
     if isinstance(found, Changes) and NO_DESCRIPTION in found.relaunch:
         # Another command may have stored the description and created the Pods in the meantime.
         running = store.read()
         if running is not None:
-            found = find_difference(api, scope, running, describe, start)
+            found = find_difference(experiment, running, describe, start)
     return found if isinstance(found, Changes) else found.changes
 
 
 def change(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     describe: Describe,
     send_code: SendCode,
     start: Sequence[str] | None,
@@ -93,33 +91,33 @@ def change(
 
     ``send_code`` returns a context in which large code is sent to the Pods that wait for it.
     """
-    store = DescriptionStore(api, scope)
+    store = DescriptionStore(experiment)
     with store.claimed() as running:
-        found = find_difference(api, scope, running, describe, start)
+        found = find_difference(experiment, running, describe, start)
         if isinstance(found, Changes) or found.changes.relaunch:
             raise BackendError(
-                f"experiment {scope.experiment!r} has finished or was launched again in the "
+                f"experiment {experiment.name!r} has finished or was launched again in the "
                 "meantime; run the command again"
             )
         if not found.changes.is_empty or running.is_unfinished:
             try:
-                with send_code(scope, found.new.archives):
-                    _Application(api, scope, store, found).apply()
+                with send_code(experiment.scope, found.new.archives):
+                    _Application(experiment, store, found).apply()
             except RunGone as exc:
-                raise NotFound(f"experiment {scope.experiment!r} was deleted") from exc
+                raise NotFound(f"experiment {experiment.name!r} was deleted") from exc
     return found
 
 
-def read_description(api: Api, scope: Scope) -> Description:
+def read_description(experiment: KubeExperiment) -> Description:
     """Return the description of a running experiment.
 
     Raises NotFound if the experiment does not exist, and BackendError if it has no description.
     """
-    description = DescriptionStore(api, scope).read()
+    description = DescriptionStore(experiment).read()
     if description is None:
-        experiments.experiment_status(api, scope)
+        experiments.experiment_status(experiment)
         raise BackendError(
-            f"experiment {scope.experiment!r} cannot be changed while it is running: "
+            f"experiment {experiment.name!r} cannot be changed while it is running: "
             f"{NO_DESCRIPTION}; launch it again with force"
         )
     return description
@@ -130,13 +128,13 @@ class _Application:
 
     def __init__(
         self,
-        api: Api,
-        scope: Scope,
+        experiment: KubeExperiment,
         store: DescriptionStore,
         difference: Difference,
     ) -> None:
-        self._api = api
-        self._scope = scope
+        self._api = experiment.api
+        self._scope = experiment.scope
+        self._experiment = experiment
         self._store = store
         self._supervisor = difference.new.supervisor
         self._difference = difference
@@ -149,15 +147,15 @@ class _Application:
         self._previous = difference.state.units
         self._revision = difference.running.revision + 1
         self._creation = Creation(
-            api, scope, difference.running.run_id, self._new.manifest.overrides
+            experiment, difference.running.run_id, self._new.manifest.overrides
         )
         self._base_objects = BaseObjectsUpdate(
-            api, scope, difference.running, difference.new, self._creation
+            experiment, difference.running, difference.new, self._creation
         )
         self._roster = {unit.name: unit for unit in self._manifest.roster}
         self._record = difference.record
-        self._run = supervised_run(api, scope, difference)
-        self._in_cluster = in_cluster.exists(api, scope)
+        self._run = supervised_run(experiment, difference)
+        self._in_cluster = in_cluster.exists(experiment)
         self._bodies = self._run.units
         if self._in_cluster:
             # The supervisor alone applies the deadline, which can therefore be changed.
@@ -166,7 +164,7 @@ class _Application:
             }
             self._run = replace(self._run, units=self._bodies, kubeconfig=None, context=None)
         self._first = roster_unit(self._manifest.roster)
-        self._directory = detached.directory_of(api, scope)
+        self._directory = detached.directory_of(experiment)
         self._was_supervised = self._directory.exists or is_supervised_elsewhere(difference)
 
     def apply(self) -> None:
@@ -187,7 +185,7 @@ class _Application:
             # The supervisor reads the description when it notices the new roster.
             in_cluster.hand_over(self._api, self._run, partial(self._new_record, changed))
         self._publish_roster(is_created=self._first.name not in of_supervisor)
-        restarted |= self._in_place.restart(self._api, self._scope, self._bodies, self._revision)
+        restarted |= self._in_place.restart(self._experiment, self._bodies, self._revision)
         replaced = {
             name: self._bodies[name] for name in self._roster if name in restarted & set(existing)
         }
@@ -195,8 +193,7 @@ class _Application:
         first_wave = self._stopped_now(stopping, self._observation)
         has_order = len(first_wave) < len(stopping)
         operation = request_replacements(
-            self._api,
-            self._scope,
+            self._experiment,
             self._observation,
             self._manifest.roster,
             replaced,
@@ -244,7 +241,7 @@ class _Application:
         """
         remaining = set(units)
         while True:
-            state, _ = experiments.observe_once(self._api, self._scope)
+            state, _ = experiments.observe_once(self._experiment)
             observation = state.observe(self._api.now())
             statuses = observation.unit_statuses
             remaining &= {name for name, status in statuses.items() if not status.has_ended}
@@ -326,7 +323,7 @@ class _Application:
         """
         unit = self._observation.unit_statuses.get(self._first.name)
         annotations = self._record.annotations()
-        if unit is not None and attempts.annotate(self._api, self._scope, unit, annotations):
+        if unit is not None and attempts.annotate(self._experiment, unit, annotations):
             return
         if is_created:
             self._create_unit(self._first.name)
@@ -393,14 +390,14 @@ class _Application:
     def _delete_remains(self) -> None:
         """Delete the kept objects of removed units that the new description contains again."""
         units = set(self._roster)
-        for ref in list_removed_containers(self._api, self._scope):
+        for ref in list_removed_containers(self._experiment):
             if ref.process in self._processes:
                 units.add(ref.unit)
 
         def is_deleted(labels: Mapping[str, str]) -> bool:
             return labels.get(REMOVED_UNIT) in units
 
-        delete.delete_selected(self._api, self._scope, ("Job", "Pod"), is_deleted)
+        delete.delete_selected(self._experiment, ("Job", "Pod"), is_deleted)
 
     def _remove(self) -> None:
         """Delete the services, and stop the units, that the new description does not contain.
@@ -409,15 +406,15 @@ class _Application:
         new description has the same name.
         """
         self._base_objects.delete_services()
-        state, _ = experiments.observe_once(self._api, self._scope)
+        state, _ = experiments.observe_once(self._experiment)
         kept = self._kept_units(state.units)
         if kept and self._stop_units(state, kept):
-            removal = partial(attempts.mark_removed, self._api, self._scope)
+            removal = partial(attempts.mark_removed, self._experiment)
             for unit in kept:
                 pods = state.objects.pods_of(unit.name)
                 jobs = state.objects.jobs_of(unit.name)
                 in_parallel(removal, [*pods, *jobs], threads=self._api.connections)
-        delete.delete_selected(self._api, self._scope, ("Job", "Pod"), self._is_removed)
+        delete.delete_selected(self._experiment, ("Job", "Pod"), self._is_removed)
 
     def _kept_units(self, units: Roster) -> list[Unit]:
         """Return the removed units among ``units`` whose objects are kept because of their logs."""
@@ -434,9 +431,7 @@ class _Application:
         grace_seconds = max((pod.grace_seconds for pod in pods), default=0.0)
         names = [process for unit in units for process in unit.processes]
         try:
-            client_requests.stop(
-                self._api, self._scope, names, timeout=grace_seconds + STUCK_SECONDS
-            )
+            client_requests.stop(self._experiment, names, timeout=grace_seconds + STUCK_SECONDS)
         except TimeoutError:
             return False
         return True

@@ -14,7 +14,7 @@ from symphony.plan.changes import Snapshot
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import CODE, CONFIGS, KEYS, SERVICE, Scope
+from symphony_kube.api.labels import CODE, CONFIGS, KEYS, SERVICE
 from symphony_kube.api.listing import list_all
 from symphony_kube.api.resources import (
     collection_path,
@@ -34,7 +34,7 @@ from symphony_kube.state.pod_status import FINISHED_PHASES
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 Object = Mapping[str, Any]
 
@@ -47,14 +47,14 @@ class BaseObjectsUpdate:
 
     def __init__(
         self,
-        api: Api,
-        scope: Scope,
+        experiment: KubeExperiment,
         running: Description,
         new: NewDescription,
         creation: Creation,
     ) -> None:
-        self._api = api
-        self._scope = scope
+        self._api = experiment.api
+        self._scope = experiment.scope
+        self._experiment = experiment
         self._running = running
         self._new = new
         self._creation = creation
@@ -82,7 +82,7 @@ class BaseObjectsUpdate:
 
     def delete_services(self) -> None:
         """Delete the Services that the new description does not contain."""
-        delete.delete_selected(self._api, self._scope, ("Service",), self._is_removed_service)
+        delete.delete_selected(self._experiment, ("Service",), self._is_removed_service)
 
     def delete_unused_files(self) -> None:
         """Delete the Secrets and ConfigMaps with code and files that no process has any more."""
@@ -138,7 +138,7 @@ class BaseObjectsUpdate:
 
         # A user who may not list Secrets keeps them until the experiment is deleted.
         with contextlib.suppress(ApiError):
-            delete.delete_selected(self._api, self._scope, ("Secret",), is_unused)
+            delete.delete_selected(self._experiment, ("Secret",), is_unused)
 
     def _delete_configs(self) -> None:
         """Delete the ConfigMaps with configuration files that no process has any more."""
@@ -152,7 +152,7 @@ class BaseObjectsUpdate:
 
         # A user who may not list ConfigMaps keeps them until the experiment is deleted.
         with contextlib.suppress(ApiError):
-            delete.delete_selected(self._api, self._scope, ("ConfigMap",), is_unused)
+            delete.delete_selected(self._experiment, ("ConfigMap",), is_unused)
 
     def _mounted_codes(self) -> set[str]:
         """Return the digests of the code in the volumes of running Pods."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from symphony.plan.changes import ADDED, REMOVED, STARTED_AGAIN
 from symphony.support.names import join_names
-from symphony_kube.api.labels import Scope
 from symphony_kube.changes.new_supervision import is_supervised_elsewhere, supervised_run
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.supervisor import in_cluster
@@ -15,7 +14,7 @@ from symphony_kube.lifecycle.supervisor.run import encode_run
 from symphony_kube.state.control_state import encode_manifest
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.changes.difference import Difference
 
 
@@ -34,15 +33,15 @@ def obstacles(difference: Difference) -> list[str]:
     return found
 
 
-def supervisor_obstacles(api: Api, scope: Scope, difference: Difference) -> list[str]:
+def supervisor_obstacles(experiment: KubeExperiment, difference: Difference) -> list[str]:
     """Return why no supervisor can take over the new description, if none can."""
     running = difference.running
-    if in_cluster.exists(api, scope):
-        run = supervised_run(api, scope, difference)
+    if in_cluster.exists(experiment):
+        run = supervised_run(experiment, difference)
         problem = in_cluster.size_problem(encode_run(run))
         if problem:
             return [f"its supervisor in the cluster cannot be changed: {problem}"]
-        if not in_cluster.can_start_again(api, scope, difference.new.supervisor):
+        if not in_cluster.can_start_again(experiment, difference.new.supervisor):
             return [
                 "the Job of its supervisor in the cluster was deleted; set supervisor_image to "
                 "create another one"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from symphony.errors import BackendError, NotFound
 from symphony.plan.changes import Changes, launching
 from symphony.status import ReasonCode
-from symphony_kube.api.labels import Scope
 from symphony_kube.changes.change_obstacles import obstacles, supervisor_obstacles
 from symphony_kube.changes.compared_descriptions import compare_descriptions, with_whole_groups
 from symphony_kube.changes.in_place import InPlace, find_in_place
@@ -21,7 +20,7 @@ from symphony_kube.state.observe import ExperimentState, Observation
 from symphony_kube.status import experiments
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 NO_DESCRIPTION = (
     "its description is not stored in the cluster, because an earlier version of symphony, kubectl "
@@ -71,8 +70,7 @@ class Difference:
 
 
 def find_difference(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     running: Description | None,
     describe: Describe,
     start: Sequence[str] | None,
@@ -84,17 +82,17 @@ def find_difference(
     why ``running`` is None, if it is.
     """
     new = describe(running)
-    state, _ = experiments.observe_once(api, scope)
+    state, _ = experiments.observe_once(experiment)
     if state.empty:
         try:
-            experiments.current_status(api, scope, state)
+            experiments.current_status(experiment, state)
         except NotFound:
             return launching(new.snapshot, "it does not exist")
         return launching(new.snapshot, "it has no Pods")
-    now = api.now()
+    now = experiment.api.now()
     observation = state.observe(now)
     if observation.deleting:
-        raise BackendError(f"experiment {scope.experiment!r} is being deleted")
+        raise BackendError(f"experiment {experiment.name!r} is being deleted")
     status = observation.status
     ending = state.record.ending
     can_continue = any(item.reason_code is ReasonCode.STOPPED for item in status)
@@ -102,15 +100,15 @@ def find_difference(
         return launching(new.snapshot, "it has finished")
     if ending is not None:
         raise BackendError(
-            f"experiment {scope.experiment!r} is being stopped: {ending.reason}; run the "
+            f"experiment {experiment.name!r} is being stopped: {ending.reason}; run the "
             "command again when it has finished"
         )
     if running is None:
         return replace(launching(new.snapshot, ""), relaunch=(reason,))
     changes = compare_descriptions(running, new, observation, start)
-    drift = find_drift(api, scope, new.manifest, running.snapshot.services)
+    drift = find_drift(experiment, new.manifest, running.snapshot.services)
     changes = replace(changes, processes=with_drift(changes.processes, drift))
-    in_place = find_in_place(api, scope, running, new, state, observation, changes)
+    in_place = find_in_place(experiment, running, new, state, observation, changes)
     changes = replace(changes, processes=with_whole_groups(changes.processes, in_place))
     changes = in_place.explained(changes)
     difference = Difference(
@@ -124,5 +122,5 @@ def find_difference(
     )
     relaunch = [*changes.relaunch, *obstacles(difference)]
     if not changes.is_empty:
-        relaunch += supervisor_obstacles(api, scope, difference)
+        relaunch += supervisor_obstacles(experiment, difference)
     return replace(difference, changes=replace(changes, relaunch=tuple(relaunch)))

@@ -23,8 +23,7 @@ from symphony_kube.state.control_state import Control
 
 if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchive
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.lifecycle.description import Description, NewDescription
     from symphony_kube.state.observe import ExperimentState, Observation
     from symphony_kube.state.pod_status import ContainerRef
@@ -98,7 +97,7 @@ class InPlace:
         return replace(changes, processes=tuple(processes), notes=tuple(notes))
 
     def restart(
-        self, api: Api, scope: Scope, manifests: Mapping[str, Object], revision: int
+        self, experiment: KubeExperiment, manifests: Mapping[str, Object], revision: int
     ) -> set[str]:
         """Restart the programs, and return the units that have to be replaced instead.
 
@@ -107,24 +106,24 @@ class InPlace:
 
         def change(control: Control) -> Control:
             if control.revision > revision:
-                raise BackendError(f"another command has changed experiment {scope.experiment!r}")
+                raise BackendError(f"another command has changed experiment {experiment.name!r}")
             return replace(control, revision=revision)
 
         statuses = {program.unit: program.status for program in self.programs}
         failed = set()
         for name, status in statuses.items():
-            if attempts.request(api, scope, status, change, manifests[name]) is None:
+            if attempts.request(experiment, status, change, manifests[name]) is None:
                 failed.add(name)
         programs = [program for program in self.programs if program.unit not in failed]
         in_parallel(
-            lambda program: self._restart(api, scope, program, manifests[program.unit]),
+            lambda program: self._restart(experiment, program, manifests[program.unit]),
             programs,
-            threads=api.connections,
+            threads=experiment.api.connections,
         )
         failed.update(item.unit for item in programs if item.process in self.problems)
         return failed
 
-    def _restart(self, api: Api, scope: Scope, program: _Program, pod: Object) -> None:
+    def _restart(self, experiment: KubeExperiment, program: _Program, pod: Object) -> None:
         from symphony.code.delta import difference
 
         update = difference(program.old, program.new)
@@ -133,14 +132,13 @@ class InPlace:
             return
         grace = program.status.pods[-1].grace_seconds
         stop = _stop_command(pod, program.process) or stop_command(signal.SIGTERM, round(grace))
-        problem = restart_with_update(api, scope, program.ref, update, grace, stop)
+        problem = restart_with_update(experiment, program.ref, update, grace, stop)
         if problem:
             self.problems[program.process] = problem
 
 
 def find_in_place(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     running: Description,
     new: NewDescription,
     state: ExperimentState,
@@ -153,7 +151,7 @@ def find_in_place(
     candidates = [item for item in candidates if settings[item.name].get("sync")]
     if not candidates or running.is_unfinished:
         return InPlace()
-    recorded = recorded_code(api, scope)
+    recorded = recorded_code(experiment)
     refs = {ref.process: ref for ref in state.objects.container_refs if ref.running}
     programs, obstacles = [], {}
     for item in candidates:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symphony.plan.policies import Policies
-from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import with_run_label, with_run_name
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
@@ -16,7 +15,7 @@ from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.roster import is_supervised_to_the_end, roster_unit
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.changes.difference import Difference
 
 
@@ -39,17 +38,17 @@ def needs_supervisor(manifest: KubeManifest, added: Collection[str]) -> bool:
     return any(unit.starts_after and unit.name in added for unit in manifest.roster)
 
 
-def supervised_run(api: Api, scope: Scope, difference: Difference) -> SupervisedRun:
+def supervised_run(experiment: KubeExperiment, difference: Difference) -> SupervisedRun:
     """Return the new description of the run for its supervisor."""
     running, manifest = difference.running, difference.new.manifest
     return SupervisedRun(
-        scope=replace(scope, run=running.run_id),
+        scope=replace(experiment.scope, run=running.run_id),
         roster=manifest.roster,
         units=_complete_bodies(difference),
         policies=manifest.policies,
         launched=running.launched,
-        kubeconfig=api.kubeconfig,
-        context=api.context,
+        kubeconfig=experiment.api.kubeconfig,
+        context=experiment.api.context,
         run_name=running.run_name,
         revision=running.revision + 1,
     )

@@ -13,8 +13,7 @@ from symphony_kube.api.labels import SERVICE, UNIT
 from symphony_kube.api.resources import collection_path, items_of, labels_of
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.render.manifest import KubeManifest
 
 Object = Mapping[str, Any]
@@ -24,7 +23,7 @@ _FIELDS = ("type", "selector", "ports", "publishNotReadyAddresses")
 
 
 def find_drift(
-    api: Api, scope: Scope, manifest: KubeManifest, services: Collection[str]
+    experiment: KubeExperiment, manifest: KubeManifest, services: Collection[str]
 ) -> dict[str, list[str]]:
     """Return what is wrong with the Services in the cluster, as words, by the process that serves.
 
@@ -34,9 +33,11 @@ def find_drift(
     wanted = [body for body in manifest.base_objects if labels_of(body).get(SERVICE) in services]
     if not wanted:
         return {}
-    path = collection_path("Service", scope.namespace)
+    path = collection_path("Service", experiment.namespace)
     try:
-        found = items_of(api.call("GET", path, query={"labelSelector": scope.selector}))
+        found = items_of(
+            experiment.api.call("GET", path, query={"labelSelector": experiment.selector})
+        )
     except ApiError as exc:
         if exc.status != 403:
             raise

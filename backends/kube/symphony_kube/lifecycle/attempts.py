@@ -33,7 +33,6 @@ from symphony_kube.api.labels import (
     REPLACED_UNIT,
     RUN,
     UNIT,
-    Scope,
 )
 from symphony_kube.api.resources import collection_path, plural_name, to_resource
 from symphony_kube.lifecycle.create import Creation, delete_uid
@@ -53,7 +52,7 @@ from symphony_kube.state.unit_status import UnitStatus
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 Object = Mapping[str, Any]
 
@@ -119,8 +118,7 @@ def with_attempt(body: Object, attempt: Attempt) -> dict[str, Any]:
 
 
 def request(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     unit: UnitStatus,
     change: Callable[[Control], Control],
     manifest: Object | None = None,
@@ -130,12 +128,12 @@ def request(
     If ``manifest`` is not None, the next attempt is created from it. Return the requests, or None
     if the attempt does not exist any more or has been replaced.
     """
-    found = _update(api, scope, unit, lambda body: _change_control(body, change, manifest))
+    found = _update(experiment, unit, lambda body: _change_control(body, change, manifest))
     if found is None:
         return None
     control = _control_of(found)
     if control.stop and unit.job is not None:
-        stop_pods_of_job(api, scope, unit)
+        stop_pods_of_job(experiment, unit)
     return control
 
 
@@ -173,7 +171,7 @@ def _stopping_fields(body: Object) -> dict[str, Any]:
     return {"activeDeadlineSeconds": SHORTEST_DEADLINE_SECONDS}
 
 
-def stop_pods_of_job(api: Api, scope: Scope, unit: UnitStatus) -> None:
+def stop_pods_of_job(experiment: KubeExperiment, unit: UnitStatus) -> None:
     """Stop the Pods of a unit that belong to a Job. Pods that do not exist are not an error.
 
     The Job or JobSet may have created another Pod after the request to stop it.
@@ -182,25 +180,25 @@ def stop_pods_of_job(api: Api, scope: Scope, unit: UnitStatus) -> None:
         if pod.has_finished or pod.is_stopped:
             continue
         if unit.job is None or unit.job.kind == "Job":
-            _set_deadline(api, scope, "Pod", pod.name)
+            _set_deadline(experiment, "Pod", pod.name)
         elif pod.deadline is None:
-            _set_deadline(api, scope, "Job", pod.job)
+            _set_deadline(experiment, "Job", pod.job)
 
 
-def _set_deadline(api: Api, scope: Scope, kind: str, name: str) -> None:
+def _set_deadline(experiment: KubeExperiment, kind: str, name: str) -> None:
     """Let the active deadline of a Pod or Job pass. An object that does not exist is no error."""
     patch = {"spec": {"activeDeadlineSeconds": SHORTEST_DEADLINE_SECONDS}}
-    path = f"{collection_path(kind, scope.namespace)}/{name}"
+    path = f"{collection_path(kind, experiment.namespace)}/{name}"
     try:
-        api.call("PATCH", path, body=patch, content_type=MERGE_PATCH)
+        experiment.api.call("PATCH", path, body=patch, content_type=MERGE_PATCH)
     except ApiError as exc:
         if exc.status != 404:
             right = f"patch {plural_name(kind)}"
-            raise missing_right(exc, f"stop {name!r}", right, scope) from exc
+            raise missing_right(exc, f"stop {name!r}", right, experiment.scope) from exc
 
 
 def replace_attempt(
-    api: Api, scope: Scope, unit: UnitStatus, *, deadline: float | None, round: int = 0
+    experiment: KubeExperiment, unit: UnitStatus, *, deadline: float | None, round: int = 0
 ) -> None:
     """Create the next attempt of a unit. If it has already been created, do nothing.
 
@@ -208,7 +206,7 @@ def replace_attempt(
     stopped, in seconds since the epoch, or None. ``round`` is the number of times that the
     experiment has been restarted. Raises `BackendError`.
     """
-    old = _update(api, scope, unit, partial(_mark_replaced, now=api.now()))
+    old = _update(experiment, unit, partial(_mark_replaced, now=experiment.api.now()))
     if old is None:
         return
     control = _control_of(old)
@@ -229,7 +227,7 @@ def replace_attempt(
         lost=control.reason if is_lost else "",
     )
     body = next_attempt(manifest, attempt)
-    seconds = None if deadline is None else max(1.0, deadline - api.now())
+    seconds = None if deadline is None else max(1.0, deadline - experiment.api.now())
     body = with_new_deadline(body, seconds)
     owners = [
         owner
@@ -239,8 +237,8 @@ def replace_attempt(
     if owners:
         body = {**body, "metadata": {**body["metadata"], "ownerReferences": owners}}
     run_id = manifest["metadata"]["labels"].get(RUN, "")
-    Creation(api, scope, run_id).create(to_resource(body, scope.namespace))
-    _remove_pending(api, scope, unit)
+    Creation(experiment, run_id).create(to_resource(body, experiment.namespace))
+    _remove_pending(experiment, unit)
 
 
 def _mark_replaced(body: Object, now: float) -> dict[str, Any]:
@@ -259,34 +257,36 @@ def _mark_replaced(body: Object, now: float) -> dict[str, Any]:
     }
 
 
-def _remove_pending(api: Api, scope: Scope, unit: UnitStatus) -> None:
+def _remove_pending(experiment: KubeExperiment, unit: UnitStatus) -> None:
     """Delete the Pods of a replaced attempt that have no node, and therefore no logs."""
-    path = collection_path("Pod", scope.namespace)
+    path = collection_path("Pod", experiment.namespace)
     for pod in unit.pods:
         if not pod.node and unit.job is None:
-            delete_uid(api, f"{path}/{pod.name}", pod.uid, grace_seconds=0)
+            delete_uid(experiment.api, f"{path}/{pod.name}", pod.uid, grace_seconds=0)
 
 
-def mark_removed(api: Api, scope: Scope, item: PodStatus | JobStatus) -> None:
+def mark_removed(experiment: KubeExperiment, item: PodStatus | JobStatus) -> None:
     """Mark a Pod or Job of a stopped unit as removed, or delete it if it has no logs.
 
     An object that does not exist is not an error.
     """
     kind = "Job" if isinstance(item, JobStatus) else "Pod"
-    path = f"{collection_path(kind, scope.namespace)}/{item.name}"
+    path = f"{collection_path(kind, experiment.namespace)}/{item.name}"
     if isinstance(item, PodStatus) and not item.node:
-        delete_uid(api, path, item.uid, grace_seconds=0)
+        delete_uid(experiment.api, path, item.uid, grace_seconds=0)
         return
     marks = {UNIT: None, RANK_OF: None, REPLACED_UNIT: None, REMOVED_UNIT: item.unit}
     try:
-        api.call("PATCH", path, body={"metadata": {"labels": marks}}, content_type=MERGE_PATCH)
+        experiment.api.call(
+            "PATCH", path, body={"metadata": {"labels": marks}}, content_type=MERGE_PATCH
+        )
     except ApiError as exc:
         if exc.status != 404:
             action, right = f"remove {item.name!r}", f"patch {kind.lower()}s"
-            raise missing_right(exc, action, right, scope) from exc
+            raise missing_right(exc, action, right, experiment.scope) from exc
 
 
-def annotate(api: Api, scope: Scope, unit: UnitStatus, annotations: Mapping[str, str]) -> bool:
+def annotate(experiment: KubeExperiment, unit: UnitStatus, annotations: Mapping[str, str]) -> bool:
     """Annotate a unit's latest attempt and the manifest of the next one.
 
     Return whether the attempt exists.
@@ -299,12 +299,11 @@ def annotate(api: Api, scope: Scope, unit: UnitStatus, annotations: Mapping[str,
             added[MANIFEST] = encode_manifest(annotated(decode_manifest(present), annotations))
         return {"metadata": {"annotations": added}}
 
-    return _update(api, scope, unit, change) is not None
+    return _update(experiment, unit, change) is not None
 
 
 def _update(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     unit: UnitStatus,
     change: Callable[[Object], Mapping[str, Any] | None],
 ) -> dict[str, Any] | None:
@@ -318,17 +317,17 @@ def _update(
         return None
     kind = "Pod" if unit.job is None else unit.job.kind
     current = unit.job or unit.pods[-1]
-    path = f"{collection_path(kind, scope.namespace)}/{current.name}"
+    path = f"{collection_path(kind, experiment.namespace)}/{current.name}"
 
     def change_same(body: Object) -> Object | None:
         is_same = body["metadata"]["uid"] == current.uid
         return change({"kind": kind, **body}) if is_same else None
 
     try:
-        found = compare_and_swap(api, path, change_same)
+        found = compare_and_swap(experiment.api, path, change_same)
     except ApiError as exc:
         action, right = f"stop or start {current.name!r}", f"get and patch {plural_name(kind)}"
-        raise missing_right(exc, action, right, scope) from exc
+        raise missing_right(exc, action, right, experiment.scope) from exc
     return None if found is None else {"kind": kind, **found}
 
 

@@ -20,6 +20,7 @@ from symphony_kube.render.given_fields.unknown_fields import unknown_fields
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -61,11 +62,11 @@ class Creation:
     """
 
     def __init__(
-        self, api: Api, scope: Scope, run_id: str, overrides: Sequence[Override] = ()
+        self, experiment: KubeExperiment, run_id: str, overrides: Sequence[Override] = ()
     ) -> None:
-        self._api = api
+        self._api = experiment.api
         self._overrides = overrides
-        self._scope = scope
+        self._scope = experiment.scope
         self.run_id = run_id
         self.created: dict[str, tuple[Resource, dict[str, Any]]] = {}
         self.uncertain: dict[str, Resource] = {}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import DESCRIPTION, ENVIRONMENT, KEYS, RUN, SECRETS, USAGE, Scope
 from symphony_kube.api.listing import list_all
 from symphony_kube.api.resources import (
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 # Returns a context manager that keeps the record of an experiment that is deleted in its block.
-Keeping = Callable[[Scope], contextlib.AbstractContextManager[None]]
+Keeping = Callable[[KubeExperiment], contextlib.AbstractContextManager[None]]
 
 # How long to wait for a namespace to disappear after its Pods have disappeared.
 NAMESPACE_SECONDS = 120.0
@@ -62,7 +63,7 @@ NOT_RUNNING = "status.phase!=Running,status.phase!=Unknown"
 _NAMES = {"Secret": (SECRETS, KEYS, DESCRIPTION, USAGE), "ConfigMap": (ENVIRONMENT,)}
 
 
-def keep_nothing(_: Scope) -> contextlib.AbstractContextManager[None]:
+def keep_nothing(_: KubeExperiment) -> contextlib.AbstractContextManager[None]:
     """Keep no record of a deleted experiment."""
     return contextlib.nullcontext()
 
@@ -89,8 +90,7 @@ class DeletionTarget:
 
 
 def delete(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     *,
     jobs_only: bool,
     keeping: Keeping = keep_nothing,
@@ -110,50 +110,50 @@ def delete(
     deleted, or still exists after a time limit.
     """
     # The supervisor must not create objects during the deletion.
-    directory = detached.directory_of(api, scope)
-    with detached.stopped(directory, scope.run), keeping(scope):
-        DescriptionStore(api, scope).mark_deleting()
+    directory = detached.directory_of(experiment)
+    with detached.stopped(directory, experiment.scope.run), keeping(experiment):
+        DescriptionStore(experiment).mark_deleting()
         _delete_objects(
-            api, scope, jobs_only=jobs_only, in_order=in_order and not at_once, at_once=at_once
+            experiment, jobs_only=jobs_only, in_order=in_order and not at_once, at_once=at_once
         )
 
 
 def _delete_objects(
-    api: Api, scope: Scope, *, jobs_only: bool, in_order: bool, at_once: bool
+    experiment: KubeExperiment, *, jobs_only: bool, in_order: bool, at_once: bool
 ) -> None:
-    if scope.shared:
-        in_cluster.delete(api, scope)
+    if experiment.scope.shared:
+        in_cluster.delete(experiment)
         if in_order:
-            _delete_first_waves(api, scope)
-        _delete_from_shared_namespace(api, scope, jobs_only=jobs_only, at_once=at_once)
+            _delete_first_waves(experiment)
+        _delete_from_shared_namespace(experiment, jobs_only=jobs_only, at_once=at_once)
         return
     try:
-        found = api.find(f"{NAMESPACES}/{scope.namespace}")
+        found = experiment.api.find(f"{NAMESPACES}/{experiment.namespace}")
     except ApiError as exc:
-        raise _cannot("read", "namespaces", scope, exc) from exc
-    if found is None or not is_in_scope(found, scope):
+        raise _cannot("read", "namespaces", experiment.scope, exc) from exc
+    if found is None or not is_in_scope(found, experiment.scope):
         return
     # Another launch can create a namespace with the same name at any time.
-    scope = replace(scope, run=run_of(found))
+    experiment = experiment.of_run(run_of(found))
     if in_order and "deletionTimestamp" not in found["metadata"]:
-        in_cluster.delete(api, scope)
-        _delete_first_waves(api, scope)
-    _delete_namespace(api, scope, found["metadata"]["uid"], at_once=at_once)
+        in_cluster.delete(experiment)
+        _delete_first_waves(experiment)
+    _delete_namespace(experiment, found["metadata"]["uid"], at_once=at_once)
 
 
-def _delete_first_waves(api: Api, scope: Scope) -> None:
+def _delete_first_waves(experiment: KubeExperiment) -> None:
     """Delete the running Pods in the waves in which they are stopped, except for the last wave.
 
     If the order is not known, for example because the user may not list an object, nothing is
     deleted.
     """
     try:
-        state, _ = experiments.observe_once(api, scope)
+        state, _ = experiments.observe_once(experiment)
     except BackendError:
         return
     if not any(unit.starts_after for unit in state.units):
         return
-    observation = state.observe(api.now())
+    observation = state.observe(experiment.api.now())
     remaining = {}
     for name, unit in observation.unit_statuses.items():
         is_placed = any(pod.node for pod in unit.pods)
@@ -161,14 +161,14 @@ def _delete_first_waves(api: Api, scope: Scope) -> None:
             remaining[name] = unit
     groups: dict[str, str] | None = None
     while remaining:
-        wave = stopped_now(state.units, observation, remaining, api.now())
+        wave = stopped_now(state.units, observation, remaining, experiment.api.now())
         if not wave or len(wave) == len(remaining):
             return
         if groups is None:
-            path = collection_path("Pod", scope.namespace)
-            groups = {pod.uid: pod.group for pod in _pods(api, path, {})}
+            path = collection_path("Pod", experiment.namespace)
+            groups = {pod.uid: pod.group for pod in _pods(experiment.api, path, {})}
         targets = _targets_of([remaining.pop(name) for name in wave], groups)
-        _delete_targets(api, scope, targets)
+        _delete_targets(experiment, targets)
 
 
 def _targets_of(units: Iterable[UnitStatus], groups: Mapping[str, str]) -> list[DeletionTarget]:
@@ -192,20 +192,22 @@ def _targets_of(units: Iterable[UnitStatus], groups: Mapping[str, str]) -> list[
 # --- a namespace for one experiment ---
 
 
-def _delete_namespace(api: Api, scope: Scope, uid: str, *, at_once: bool) -> None:
+def _delete_namespace(experiment: KubeExperiment, uid: str, *, at_once: bool) -> None:
     """Delete a namespace and all objects in it."""
     try:
-        is_deleted = delete_uid(api, f"{NAMESPACES}/{scope.namespace}", uid)
+        is_deleted = delete_uid(experiment.api, f"{NAMESPACES}/{experiment.namespace}", uid)
     except ApiError as exc:
-        raise _cannot("delete", f"namespace {scope.namespace!r}", scope, exc) from exc
+        raise _cannot(
+            "delete", f"namespace {experiment.namespace!r}", experiment.scope, exc
+        ) from exc
     if not is_deleted:
-        found = api.find(f"{NAMESPACES}/{scope.namespace}")
+        found = experiment.api.find(f"{NAMESPACES}/{experiment.namespace}")
         if found is None or found["metadata"]["uid"] != uid:
             return
-    finish_namespace(api, scope, uid, immediately=at_once)
+    finish_namespace(experiment, uid, immediately=at_once)
 
 
-def finish_namespace(api: Api, scope: Scope, uid: str, *, immediately: bool = False) -> None:
+def finish_namespace(experiment: KubeExperiment, uid: str, *, immediately: bool = False) -> None:
     """Wait until a namespace that is being deleted is gone.
 
     If ``immediately`` is set, the Pods in the namespace are killed without a grace period. If the
@@ -214,38 +216,38 @@ def finish_namespace(api: Api, scope: Scope, uid: str, *, immediately: bool = Fa
     if the namespace still exists `NAMESPACE_SECONDS` seconds after the Pods are gone, or if
     Kubernetes cannot find out what the namespace contains.
     """
-    query = {"labelSelector": f"{RUN}={scope.run}"} if scope.run else {}
-    _delete_pods(api, scope, query, immediately=immediately)
-    path = collection_path("Pod", scope.namespace)
-    pods = _pods(api, path, query)
-    release_groups(api, scope, {pod.uid: pod.group for pod in pods})
-    stuck_pods = wait_for_pods(api, path, query, {pod.uid for pod in pods})
+    query = {"labelSelector": f"{RUN}={experiment.scope.run}"} if experiment.scope.run else {}
+    _delete_pods(experiment, query, immediately=immediately)
+    path = collection_path("Pod", experiment.namespace)
+    pods = _pods(experiment.api, path, query)
+    release_groups(experiment, {pod.uid: pod.group for pod in pods})
+    stuck_pods = wait_for_pods(experiment.api, path, query, {pod.uid for pod in pods})
     if stuck_pods:
         cause = f"pods {wait_deleted.describe_stuck(stuck_pods)} do not terminate"
     else:
-        cause = _wait_for_namespace(api, scope, uid)
+        cause = _wait_for_namespace(experiment, uid)
     if not cause:
         return
     raise BackendError(
-        f"namespace {scope.namespace!r} is being deleted, but it is still there: {cause}; remove "
-        "what holds it, then delete again"
+        f"namespace {experiment.namespace!r} is being deleted, but it is still there: {cause}; "
+        "remove what holds it, then delete again"
     )
 
 
-def _wait_for_namespace(api: Api, scope: Scope, uid: str) -> str:
+def _wait_for_namespace(experiment: KubeExperiment, uid: str) -> str:
     """Wait until a namespace without Pods is gone. Return why it remains, or ``""`` if it is gone.
 
     Kubernetes keeps all namespaces while an API of another program does not answer. This can take
     any time, so it is reported as soon as it has been seen twice.
     """
-    query = {"fieldSelector": f"metadata.name={scope.namespace}"}
+    query = {"fieldSelector": f"metadata.name={experiment.namespace}"}
     deadline = time.monotonic() + NAMESPACE_SECONDS
     failures = 0
     while True:
         seconds = max(0.0, min(DISCOVERY_SECONDS, deadline - time.monotonic()))
-        if not wait_deleted.until_gone(api, NAMESPACES, query, {uid}, timeout=seconds):
+        if not wait_deleted.until_gone(experiment.api, NAMESPACES, query, {uid}, timeout=seconds):
             return ""
-        failure = _discovery_failure(api, scope)
+        failure = _discovery_failure(experiment)
         failures = failures + 1 if failure else 0
         if failures > 1:
             return (
@@ -254,25 +256,27 @@ def _wait_for_namespace(api: Api, scope: Scope, uid: str) -> str:
                 "shows the API"
             )
         if time.monotonic() >= deadline:
-            return why_namespace_remains(api, scope)
+            return why_namespace_remains(experiment)
 
 
-def _discovery_failure(api: Api, scope: Scope) -> str:
+def _discovery_failure(experiment: KubeExperiment) -> str:
     """Return the message about the APIs that Kubernetes cannot list, or ``""``."""
-    for condition in _namespace_conditions(api, scope):
+    for condition in _namespace_conditions(experiment):
         if condition.get("type") == "NamespaceDeletionDiscoveryFailure":
             return str(condition.get("message") or "no reason given")
     return ""
 
 
-def _namespace_conditions(api: Api, scope: Scope) -> list[Object]:
+def _namespace_conditions(experiment: KubeExperiment) -> list[Object]:
     """Return the conditions of a namespace that are true."""
-    found = api.find(f"{NAMESPACES}/{scope.namespace}") or {}
+    found = experiment.api.find(f"{NAMESPACES}/{experiment.namespace}") or {}
     conditions = found.get("status", {}).get("conditions") or ()
     return [condition for condition in conditions if condition["status"] == "True"]
 
 
-def _delete_pods(api: Api, scope: Scope, query: Mapping[str, str], *, immediately: bool) -> None:
+def _delete_pods(
+    experiment: KubeExperiment, query: Mapping[str, str], *, immediately: bool
+) -> None:
     """Delete the selected Pods in a namespace that is being deleted.
 
     Without this call, Kubernetes would delete the Pods some seconds later and would rarely check
@@ -280,9 +284,9 @@ def _delete_pods(api: Api, scope: Scope, query: Mapping[str, str], *, immediatel
     """
     try:
         # The answer contains all deleted Pods.
-        api.call_without_answer(
+        experiment.api.call_without_answer(
             "DELETE",
-            collection_path("Pod", scope.namespace),
+            collection_path("Pod", experiment.namespace),
             query=query,
             body={"gracePeriodSeconds": KILL_GRACE_SECONDS} if immediately else {},
             accept=ACCEPT_METADATA_LIST,
@@ -300,9 +304,9 @@ def _pods(api: Api, path: str, query: Mapping[str, str]) -> list[DeletionTarget]
         return []
 
 
-def why_namespace_remains(api: Api, scope: Scope) -> str:
+def why_namespace_remains(experiment: KubeExperiment) -> str:
     """Return why a namespace still exists, according to Kubernetes."""
-    messages = [item.get("message", "") for item in _namespace_conditions(api, scope)]
+    messages = [item.get("message", "") for item in _namespace_conditions(experiment)]
     return "; ".join(message for message in messages if message) or "Kubernetes gives no reason"
 
 
@@ -348,22 +352,21 @@ def _remove_immediately(api: Api, path: str, pods: Iterable[DeletionTarget]) -> 
 
 
 def _delete_from_shared_namespace(
-    api: Api, scope: Scope, *, jobs_only: bool, at_once: bool
+    experiment: KubeExperiment, *, jobs_only: bool, at_once: bool
 ) -> None:
     for _ in range(MAX_ROUNDS):
-        targets = _targets(api, scope, jobs_only=jobs_only)
+        targets = _targets(experiment, jobs_only=jobs_only)
         if not targets:
             return
-        _delete_targets(api, scope, targets, grace_seconds=KILL_GRACE_SECONDS if at_once else None)
+        _delete_targets(experiment, targets, grace_seconds=KILL_GRACE_SECONDS if at_once else None)
     raise BackendError(
-        f"experiment {scope.experiment!r} is being created while it is deleted: stop its "
+        f"experiment {experiment.name!r} is being created while it is deleted: stop its "
         "launcher first"
     )
 
 
 def _delete_targets(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     targets: Iterable[DeletionTarget],
     *,
     grace_seconds: int | None = None,
@@ -375,32 +378,31 @@ def _delete_targets(
     targets = list(targets)
 
     def remove(target: DeletionTarget) -> None:
-        path = f"{collection_path(target.kind, scope.namespace)}/{target.name}"
+        path = f"{collection_path(target.kind, experiment.namespace)}/{target.name}"
         try:
-            delete_uid(api, path, target.uid, grace_seconds=grace_seconds)
+            delete_uid(experiment.api, path, target.uid, grace_seconds=grace_seconds)
         except ApiError as exc:
             # If the user is not allowed to delete Pods, ignore the error, because Kubernetes
             # deletes the Pods of a deleted Job itself.
             if target.of_job and exc.status == 403:
                 return
             what = describe(target.kind, target.name)
-            raise _cannot("delete", what, scope, exc) from exc
+            raise _cannot("delete", what, experiment.scope, exc) from exc
 
     # A JobSet replaces its deleted Jobs, and a Job its deleted Pods, so these are deleted last.
     for owners in (0, 1, 2):
         step = [target for target in targets if target.owners == owners]
-        in_parallel(remove, step, threads=api.connections)
-    release_groups(api, scope, {target.uid: target.group for target in targets})
+        in_parallel(remove, step, threads=experiment.api.connections)
+    release_groups(experiment, {target.uid: target.group for target in targets})
     uids_by_kind: dict[str, set[str]] = {}
     for target in targets:
         uids_by_kind.setdefault(target.kind, set()).add(target.uid)
     for kind, uids in uids_by_kind.items():
-        _wait(api, scope, kind, uids)
+        _wait(experiment, kind, uids)
 
 
 def delete_selected(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     kinds: Iterable[str],
     selects: Callable[[Mapping[str, str]], bool],
 ) -> None:
@@ -409,47 +411,54 @@ def delete_selected(
     """
     targets = []
     for kind in kinds:
-        for item in _list(api, scope, kind, jobs_only=True) or ():
+        for item in _list(experiment, kind, jobs_only=True) or ():
             if selects(labels_of(item)):
                 targets.append(_target(kind, item))
-    _delete_targets(api, scope, targets)
+    _delete_targets(experiment, targets)
 
 
-def end_pods_of_run(api: Api, scope: Scope, run_id: str) -> None:
+def end_pods_of_run(experiment: KubeExperiment, run_id: str) -> None:
     """Delete the Pods that a launch's deleted Jobs have left behind, and wait until they are
     gone.
     """
-    path = collection_path("Pod", scope.namespace)
-    query = {"labelSelector": f"{scope.selector},{RUN}={run_id}"}
-    targets = list_all(api, path, _pod_target, query=query, accept=ACCEPT_METADATA_LIST).items
-    _delete_targets(api, scope, targets, grace_seconds=KILL_GRACE_SECONDS)
+    path = collection_path("Pod", experiment.namespace)
+    query = {"labelSelector": f"{experiment.selector},{RUN}={run_id}"}
+    targets = list_all(
+        experiment.api, path, _pod_target, query=query, accept=ACCEPT_METADATA_LIST
+    ).items
+    _delete_targets(experiment, targets, grace_seconds=KILL_GRACE_SECONDS)
 
 
-def find_runs(api: Api, scope: Scope) -> set[str]:
+def find_runs(experiment: KubeExperiment) -> set[str]:
     """Return the labels of the runs to which an experiment's objects belong.
 
     Kinds that the user may not list are omitted.
     """
 
     def list_runs(kind: str) -> list[str]:
-        path, query = collection_path(kind, scope.namespace), {"labelSelector": scope.selector}
+        path, query = (
+            collection_path(kind, experiment.namespace),
+            {"labelSelector": experiment.selector},
+        )
         try:
-            return list_all(api, path, run_of, query=query, accept=ACCEPT_METADATA_LIST).items
+            return list_all(
+                experiment.api, path, run_of, query=query, accept=ACCEPT_METADATA_LIST
+            ).items
         except ApiError as exc:
             if exc.status not in (403, 404):
                 raise
             return []
 
-    lists = in_parallel(list_runs, list(KINDS), threads=api.connections)
+    lists = in_parallel(list_runs, list(KINDS), threads=experiment.api.connections)
     return {run for runs in lists for run in runs}
 
 
-def _wait(api: Api, scope: Scope, kind: str, uids: set[str]) -> None:
+def _wait(experiment: KubeExperiment, kind: str, uids: set[str]) -> None:
     """Wait until objects of a kind are gone. Raises `BackendError` if any of them are stuck."""
     wait = wait_for_pods if kind == "Pod" else wait_deleted.until_gone
-    path = collection_path(kind, scope.namespace)
+    path = collection_path(kind, experiment.namespace)
     try:
-        stuck = wait(api, path, {"labelSelector": scope.selector}, uids)
+        stuck = wait(experiment.api, path, {"labelSelector": experiment.selector}, uids)
     except ApiError as exc:
         # If the user is not allowed to list Jobs, waiting for their Pods is sufficient.
         if exc.status == 403:
@@ -457,22 +466,22 @@ def _wait(api: Api, scope: Scope, kind: str, uids: set[str]) -> None:
         raise
     if stuck:
         raise BackendError(
-            f"experiment {scope.experiment!r} is being deleted, but {plural_name(kind)} are "
+            f"experiment {experiment.name!r} is being deleted, but {plural_name(kind)} are "
             f"still there: {wait_deleted.describe_stuck(stuck)}; remove what holds them, then "
             "delete again"
         )
 
 
-def _targets(api: Api, scope: Scope, *, jobs_only: bool) -> list[DeletionTarget]:
+def _targets(experiment: KubeExperiment, *, jobs_only: bool) -> list[DeletionTarget]:
     """Return an experiment's objects.
 
     If the user is not allowed to list Jobs, the result contains the Jobs to which the Pods belong.
     Other kinds that the user is not allowed to list are omitted if listing them can be skipped.
     """
     lists = in_parallel(
-        lambda kind: _list(api, scope, kind, jobs_only=jobs_only),
+        lambda kind: _list(experiment, kind, jobs_only=jobs_only),
         list(KINDS),
-        threads=api.connections,
+        threads=experiment.api.connections,
     )
     by_kind = dict(zip(KINDS, lists, strict=True))
     jobs = by_kind.pop("Job")
@@ -487,47 +496,51 @@ def _targets(api: Api, scope: Scope, *, jobs_only: bool) -> list[DeletionTarget]
     return targets
 
 
-def _list(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> list[Object] | None:
+def _list(experiment: KubeExperiment, kind: str, *, jobs_only: bool) -> list[Object] | None:
     """Return the objects of one kind that belong to an experiment.
 
     Return None if the user is not allowed to list them and the listing can be skipped.
     """
-    path = collection_path(kind, scope.namespace)
-    query = {"labelSelector": scope.selector}
+    path = collection_path(kind, experiment.namespace)
+    query = {"labelSelector": experiment.selector}
     try:
-        return list_all(api, path, _identity, query=query, accept=ACCEPT_METADATA_LIST).items
+        return list_all(
+            experiment.api, path, _identity, query=query, accept=ACCEPT_METADATA_LIST
+        ).items
     except ApiError as exc:
         if exc.status == 404 and kind == "JobSet":
             # The cluster does not know JobSets.
             return []
-        if exc.status == 403 and _can_be_skipped(api, scope, kind, jobs_only=jobs_only):
+        if exc.status == 403 and _can_be_skipped(experiment, kind, jobs_only=jobs_only):
             return None
-        found = _find_by_name(api, scope, kind) if exc.status == 403 else None
+        found = _find_by_name(experiment, kind) if exc.status == 403 else None
         if found is None:
-            raise _cannot("list", plural_name(kind), scope, exc) from exc
+            raise _cannot("list", plural_name(kind), experiment.scope, exc) from exc
         return found
 
 
-def _find_by_name(api: Api, scope: Scope, kind: str) -> list[Object] | None:
+def _find_by_name(experiment: KubeExperiment, kind: str) -> list[Object] | None:
     """Return the Secrets or ConfigMaps of an experiment for a user who may not list them.
 
     Their names are known, or are those of volumes of the experiment's Pods. Return None for other
     kinds, and if the user may not read these objects either.
     """
-    names = {scope.object_name(name, kind) for name in _NAMES.get(kind, ())}
+    names = {experiment.scope.object_name(name, kind) for name in _NAMES.get(kind, ())}
     if not names:
         return None
     found = []
     try:
-        path = collection_path("Pod", scope.namespace)
-        listing = list_all(api, path, _volumes, query={"labelSelector": scope.selector})
+        path = collection_path("Pod", experiment.namespace)
+        listing = list_all(
+            experiment.api, path, _volumes, query={"labelSelector": experiment.selector}
+        )
         for volumes in listing.items:
             for volume in volumes:
                 source = volume.get("secret" if kind == "Secret" else "configMap") or {}
                 names.add(source.get("secretName" if kind == "Secret" else "name") or "")
         for name in sorted(names - {""}):
-            body = api.find(f"{collection_path(kind, scope.namespace)}/{name}")
-            if body is not None and is_in_scope(body, scope):
+            body = experiment.api.find(f"{collection_path(kind, experiment.namespace)}/{name}")
+            if body is not None and is_in_scope(body, experiment.scope):
                 found.append(body)
     except ApiError as exc:
         if exc.status != 403:
@@ -536,7 +549,7 @@ def _find_by_name(api: Api, scope: Scope, kind: str) -> list[Object] | None:
     return found
 
 
-def _can_be_skipped(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> bool:
+def _can_be_skipped(experiment: KubeExperiment, kind: str, *, jobs_only: bool) -> bool:
     """Return whether listing the objects of a kind before the deletion can be skipped.
 
     This is the case if the user is assumed to have created no such objects, or if they can be
@@ -547,7 +560,7 @@ def _can_be_skipped(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> bo
         return True
     if kind == "Pod":
         return False
-    return jobs_only or not may(api, scope, "create", kind)
+    return jobs_only or not may(experiment, "create", kind)
 
 
 def _identity(item: Object) -> Object:

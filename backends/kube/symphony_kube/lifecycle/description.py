@@ -41,7 +41,7 @@ from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchives
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
     from symphony_kube.render.manifest import KubeManifest
 
@@ -207,14 +207,14 @@ def _description_data(description: Description, record: EncodedRecord) -> dict[s
 
 
 def complete_launch(
-    api: Api, scope: Scope, description: Description, created: Mapping[str, Any]
+    experiment: KubeExperiment, description: Description, created: Mapping[str, Any]
 ) -> None:
     """Record that a launch is complete. ``created`` is the created Secret.
 
     If another command has changed the experiment in the meantime, or if the user may not change
     Secrets, do nothing.
     """
-    store = DescriptionStore(api, scope)
+    store = DescriptionStore(experiment)
     with contextlib.suppress(BackendError, ValueError, DescriptionChanged):
         store.complete_launch(created, description)
 
@@ -226,10 +226,10 @@ class DescriptionChanged(Exception):
 class DescriptionStore:
     """The description of an experiment in the cluster."""
 
-    def __init__(self, api: Api, scope: Scope) -> None:
-        self._api = api
-        self._scope = scope
-        self._path = secret_path(scope)
+    def __init__(self, experiment: KubeExperiment) -> None:
+        self._api = experiment.api
+        self._scope = experiment.scope
+        self._path = secret_path(experiment.scope)
         self._lock = threading.Lock()
         # The Secret as it was read last, with the version and the holder of the latest change.
         self._secret: Object = {"metadata": {}}

@@ -14,6 +14,7 @@ from symphony.support.names import join_names
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import DESCRIPTION, REMOVED_UNIT, RUN, Scope
 from symphony_kube.api.listing import list_all, reduced
 from symphony_kube.api.resources import (
@@ -99,7 +100,11 @@ def launch(
     jobs_only = all(unit.job for unit in manifest.roster)
     check = partial(check_replacement, api, manifest)
     remove_previous(
-        api, manifest.scope, force=force, jobs_only=jobs_only, keeping=keeping, check=check
+        KubeExperiment(api, manifest.scope),
+        force=force,
+        jobs_only=jobs_only,
+        keeping=keeping,
+        check=check,
     )
     manifest = _with_run_name(manifest, run_name)
     removed: set[str] = set()
@@ -112,8 +117,8 @@ def launch(
             if exc.run in removed:
                 raise
             removed.add(exc.run)
-            scope = replace(manifest.scope, run=exc.run)
-            delete.delete(api, scope, jobs_only=jobs_only, keeping=keeping)
+            earlier = KubeExperiment(api, manifest.scope).of_run(exc.run)
+            delete.delete(earlier, jobs_only=jobs_only, keeping=keeping)
         except AlreadyExists as exc:
             if not force:
                 raise
@@ -155,8 +160,7 @@ class _Previous:
 
 
 def remove_previous(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     *,
     force: bool,
     jobs_only: bool,
@@ -170,65 +174,69 @@ def remove_previous(
     Raises the errors of ``check``, and `AlreadyExists` if the experiment is running and ``force``
     is not set.
     """
-    if scope.shared:
-        previous = _find_in_shared_namespace(api, scope, with_all_kinds=force)
+    if experiment.scope.shared:
+        previous = _find_in_shared_namespace(experiment, with_all_kinds=force)
     else:
-        previous = _find_in_own_namespace(api, scope)
+        previous = _find_in_own_namespace(experiment)
     if previous is None:
         return
     if previous.is_running and not force:
-        raise experiment_exists(scope.experiment)
+        raise experiment_exists(experiment.name)
     if previous.is_running:
         check()
     for run in sorted(previous.runs):
-        delete.delete(api, replace(scope, run=run), jobs_only=jobs_only, keeping=keeping)
+        delete.delete(experiment.of_run(run), jobs_only=jobs_only, keeping=keeping)
 
 
-def _find_in_shared_namespace(api: Api, scope: Scope, *, with_all_kinds: bool) -> _Previous | None:
+def _find_in_shared_namespace(
+    experiment: KubeExperiment, *, with_all_kinds: bool
+) -> _Previous | None:
     """Return the present experiment, or None if it has no Pods.
 
     With ``with_all_kinds``, an experiment of which other objects exist is also returned.
     """
-    runs = delete.find_runs(api, scope) if with_all_kinds else set()
-    path = collection_path("Pod", scope.namespace)
+    runs = delete.find_runs(experiment) if with_all_kinds else set()
+    path = collection_path("Pod", experiment.namespace)
     try:
-        query = {"labelSelector": scope.selector}
-        pods = list_all(api, path, reduced, query=query).items
+        query = {"labelSelector": experiment.selector}
+        pods = list_all(experiment.api, path, reduced, query=query).items
     except ApiError as exc:
-        text = error_messages.cannot("list", "pods", scope, exc)
+        text = error_messages.cannot("list", "pods", experiment.scope, exc)
         raise error_messages.launch_failed(text, exc) from exc
     runs.update(map(run_of, pods))
     if not runs:
         return None
     present = [pod for pod in pods if REMOVED_UNIT not in labels_of(pod)]
-    observation = observe.observe(scope.experiment, present, now=api.now())
+    observation = observe.observe(experiment.name, present, now=experiment.api.now())
     # If the Pods have finished and belong to Jobs, the Jobs can create more Pods, so the Jobs are
     # also checked.
-    is_running = not pods or not observation.status.ended or _is_running(api, scope)
+    is_running = not pods or not observation.status.ended or _is_running(experiment)
     return _Previous(runs=runs, is_running=is_running)
 
 
-def _find_in_own_namespace(api: Api, scope: Scope) -> _Previous | None:
+def _find_in_own_namespace(experiment: KubeExperiment) -> _Previous | None:
     """Return the present experiment, or None if its namespace does not exist.
 
     If the namespace is being deleted, wait until it is gone.
     """
     try:
-        found = api.find(f"{NAMESPACES}/{scope.namespace}")
+        found = experiment.api.find(f"{NAMESPACES}/{experiment.namespace}")
     except ApiError as exc:
         if exc.status == 403:
             # A user who is not allowed to read the namespace may still be allowed to create it.
             return None
-        text = error_messages.cannot_create("Namespace", scope.namespace, scope, exc, verb="read")
+        text = error_messages.cannot_create(
+            "Namespace", experiment.namespace, experiment.scope, exc, verb="read"
+        )
         raise error_messages.launch_failed(text, exc) from exc
     if found is None:
         return None
-    if not is_managed(found, scope.experiment):
-        raise _foreign_namespace(scope)
+    if not is_managed(found, experiment.name):
+        raise _foreign_namespace(experiment.scope)
     if "deletionTimestamp" in found["metadata"]:
-        _wait_for_namespace(api, scope, found)
+        _wait_for_namespace(experiment, found)
         return None
-    return _Previous(runs=[run_of(found)], is_running=_is_running(api, scope, found))
+    return _Previous(runs=[run_of(found)], is_running=_is_running(experiment, found))
 
 
 def _foreign_namespace(scope: Scope) -> LaunchFailed:
@@ -238,36 +246,36 @@ def _foreign_namespace(scope: Scope) -> LaunchFailed:
     )
 
 
-def _wait_for_namespace(api: Api, scope: Scope, found: Object) -> None:
+def _wait_for_namespace(experiment: KubeExperiment, found: Object) -> None:
     """Wait until a namespace that is being deleted is gone."""
     stuck = wait_deleted.until_gone(
-        api,
+        experiment.api,
         NAMESPACES,
-        {"fieldSelector": f"metadata.name={scope.namespace}"},
+        {"fieldSelector": f"metadata.name={experiment.namespace}"},
         {found["metadata"]["uid"]},
         timeout=delete.NAMESPACE_SECONDS,
     )
     if stuck:
         raise LaunchFailed(
-            f"namespace {scope.namespace!r} is being deleted, and is still there after "
-            f"{delete.NAMESPACE_SECONDS:g} s: {delete.why_namespace_remains(api, scope)}; remove "
+            f"namespace {experiment.namespace!r} is being deleted, and is still there after "
+            f"{delete.NAMESPACE_SECONDS:g} s: {delete.why_namespace_remains(experiment)}; remove "
             "what holds it, or choose another name"
         )
 
 
-def _is_running(api: Api, scope: Scope, other: Object | None = None) -> bool:
+def _is_running(experiment: KubeExperiment, other: Object | None = None) -> bool:
     """Return whether an experiment is running, based on its Pods and Jobs.
 
     If the experiment has neither Pods nor Jobs, the result is True only if ``other``, another of
     its objects, is so recent that a launch is assumed to be in progress.
     """
     try:
-        status = experiments.experiment_status(api, scope)
+        status = experiments.experiment_status(experiment)
     except NotFound:
         status = None
     if status is not None and status.processes:
         return not status.ended
-    return other is not None and not _is_old(api, other)
+    return other is not None and not _is_old(experiment.api, other)
 
 
 def _is_old(api: Api, body: Object) -> bool:
@@ -288,17 +296,18 @@ def _create_or_roll_back(
     await_code: Callable[[], None],
 ) -> tuple[str, ...]:
     scope = manifest.scope
-    creation = Creation(api, scope, run_id, manifest.overrides)
+    experiment = KubeExperiment(api, scope)
+    creation = Creation(experiment, run_id, manifest.overrides)
     try:
         return _create(api, manifest, creation, run_id, supervisor, description, await_code)
     except BaseException as exc:
-        error = _launch_error(api, scope, exc)
+        error = _launch_error(experiment, exc)
         # Processes that already work are not destroyed because of a temporary problem.
         is_trouble = isinstance(error, BackendError) and error_messages.is_trouble(error)
         if creation.has_units and (is_trouble or isinstance(exc, KeyboardInterrupt)):
             raise _launch_incomplete(manifest, creation, exc) from exc
         # Before the first processes are created, Ctrl-C also rolls the launch back.
-        remaining = _roll_back(api, scope, creation)
+        remaining = _roll_back(experiment, creation)
         if remaining:
             raise LaunchFailed(
                 f"{error or 'the launch was interrupted'}; not all created objects could be "
@@ -332,12 +341,12 @@ def _launch_incomplete(
     )
 
 
-def _launch_error(api: Api, scope: Scope, exc: BaseException) -> BaseException | None:
+def _launch_error(experiment: KubeExperiment, exc: BaseException) -> BaseException | None:
     """Return the error to raise for a failed launch, or None if ``exc`` is to be raised unchanged,
     for example after Ctrl-C.
     """
     if isinstance(exc, NameTaken):
-        return _name_taken_error(api, scope, exc)
+        return _name_taken_error(experiment, exc)
     if isinstance(exc, (LaunchFailed, AlreadyExists)):
         return exc
     if isinstance(exc, BackendError):
@@ -345,22 +354,22 @@ def _launch_error(api: Api, scope: Scope, exc: BaseException) -> BaseException |
     return None
 
 
-def _name_taken_error(api: Api, scope: Scope, exc: NameTaken) -> LaunchFailed | AlreadyExists:
+def _name_taken_error(experiment: KubeExperiment, exc: NameTaken) -> LaunchFailed | AlreadyExists:
     """Return the error to raise for an object whose name is taken."""
     kind, name, found = exc.resource.kind, exc.resource.name, exc.found
-    if found is None or not is_managed(found, scope.experiment):
+    if found is None or not is_managed(found, experiment.name):
         if kind == "Namespace":
-            return _foreign_namespace(scope)
-        return LaunchFailed(error_messages.name_taken(kind, name, scope, found))
+            return _foreign_namespace(experiment.scope)
+        return LaunchFailed(error_messages.name_taken(kind, name, experiment.scope, found))
     what = describe(kind, name)
     try:
-        if not _is_old(api, found) or _is_running(api, scope, found):
-            return experiment_exists(scope.experiment)
+        if not _is_old(experiment.api, found) or _is_running(experiment, found):
+            return experiment_exists(experiment.name)
     except BackendError as trouble:
         text = f"{what} exists already, and its state cannot be determined: {trouble}"
         return error_messages.launch_failed(text, trouble)
     return _Leftovers(
-        f"{what} remains from an earlier launch of {scope.experiment!r}", run_of(found)
+        f"{what} remains from an earlier launch of {experiment.name!r}", run_of(found)
     )
 
 
@@ -369,23 +378,23 @@ def _describe(remaining: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{group} ({group.cause})" for group in group_by_cause(remaining))
 
 
-def _roll_back(api: Api, scope: Scope, creation: Creation) -> list[tuple[str, str]]:
+def _roll_back(experiment: KubeExperiment, creation: Creation) -> list[tuple[str, str]]:
     """Delete the created objects, and wait until they are gone. Those of another launch that has
     used the name remain.
 
     Return the remaining objects, each with the reason.
     """
     try:
-        with detached.stopped(detached.directory_of(api, scope), creation.run_id):
+        with detached.stopped(detached.directory_of(experiment), creation.run_id):
             remaining = creation.roll_back()
         if not remaining:
-            _wait_for_roll_back(api, scope, creation)
+            _wait_for_roll_back(experiment, creation)
     except BackendError as exc:
         return [("objects that are not deleted yet", str(exc))]
     return remaining
 
 
-def _wait_for_roll_back(api: Api, scope: Scope, creation: Creation) -> None:
+def _wait_for_roll_back(experiment: KubeExperiment, creation: Creation) -> None:
     """Wait until the created namespace is gone.
 
     If the launch created no namespace, also delete the Pods that deleted Jobs have left behind, and
@@ -394,11 +403,11 @@ def _wait_for_roll_back(api: Api, scope: Scope, creation: Creation) -> None:
     created = list(creation.created.values())
     for resource, body in created:
         if resource.kind == "Namespace":
-            scope = replace(scope, run=creation.run_id)
-            delete.finish_namespace(api, scope, body["metadata"]["uid"], immediately=True)
+            run = experiment.of_run(creation.run_id)
+            delete.finish_namespace(run, body["metadata"]["uid"], immediately=True)
             return
     if any(resource.kind in ("Pod", "Job", "JobSet") for resource, _ in created):
-        delete.end_pods_of_run(api, scope, creation.run_id)
+        delete.end_pods_of_run(experiment, creation.run_id)
 
 
 def _create(
@@ -411,6 +420,7 @@ def _create(
     await_code: Callable[[], None],
 ) -> tuple[str, ...]:
     scope = manifest.scope
+    experiment = KubeExperiment(api, scope)
     base = [
         to_resource(with_run_label(body, run_id), scope.namespace) for body in manifest.base_objects
     ]
@@ -422,7 +432,7 @@ def _create(
     if not scope.shared:
         # If several launches run at the same time, only one of them can create the namespace.
         namespace = creation.create(base.pop(0))
-        steps.append(partial(_wait_for_service_account, api, scope, namespace))
+        steps.append(partial(_wait_for_service_account, experiment, namespace))
     steps += [partial(creation.create, resource) for resource in base]
     stored = None
     if description is not None:
@@ -451,7 +461,7 @@ def _create(
         first = resources[first_units[0]]
         body = creation.create(first)
         if scope.shared:
-            _check_no_other_launch(api, scope, creation, first, body)
+            _check_no_other_launch(experiment, creation, first, body)
         creation.create_all([resources[name] for name in first_units[1:]])
     await_code()
     creation.has_units = True
@@ -459,7 +469,7 @@ def _create(
     if manifest.needs_supervisor:
         notes += _supervise(api, manifest, creation, run_id, units, supervisor)
     if description is not None and stored is not None and stored.path in creation.created:
-        complete_launch(api, scope, description, creation.created[stored.path][1])
+        complete_launch(experiment, description, creation.created[stored.path][1])
     return notes
 
 
@@ -513,7 +523,7 @@ def _start_supervisor(
         except in_cluster.CannotRunInCluster as exc:
             advice = f"it cannot run in the cluster: {exc}"
     _check_right_to_stop(api, run)
-    directory = detached.directory_of(api, run.scope)
+    directory = detached.directory_of(KubeExperiment(api, run.scope))
     if directory.exists and not directory.is_of(run.scope.run):
         _check_not_deleted(api, run, creation)
     pid = detached.start(directory, run)
@@ -547,7 +557,7 @@ def _check_right_to_stop(api: Api, run: SupervisedRun) -> None:
     if any(unit.job_set for unit in run.roster):
         kinds.append("JobSet")
     for kind in kinds:
-        if not may(api, run.scope, "patch", kind):
+        if not may(KubeExperiment(api, run.scope), "patch", kind):
             raise LaunchFailed(
                 f"{join_names(names)} cannot be applied in namespace "
                 f"{run.scope.namespace!r}: ask for the right to patch {plural_name(kind)}, with "
@@ -568,7 +578,7 @@ def _create_if_permitted(creation: Creation, resource: Resource) -> None:
             raise
 
 
-def _wait_for_service_account(api: Api, scope: Scope, namespace: Object) -> None:
+def _wait_for_service_account(experiment: KubeExperiment, namespace: Object) -> None:
     """Watch the service account in a new namespace until Pods can be created there, or until
     `SERVICE_ACCOUNT_SECONDS` have passed.
 
@@ -577,10 +587,10 @@ def _wait_for_service_account(api: Api, scope: Scope, namespace: Object) -> None
     servers.
     """
     needs_secret = "kubernetes.io/metadata.name" not in labels_of(namespace)
-    path = f"{NAMESPACES}/{scope.namespace}/serviceaccounts"
+    path = f"{NAMESPACES}/{experiment.namespace}/serviceaccounts"
     query = {"fieldSelector": "metadata.name=default"}
     try:
-        events = api.watch(path, query=query, seconds=SERVICE_ACCOUNT_SECONDS)
+        events = experiment.api.watch(path, query=query, seconds=SERVICE_ACCOUNT_SECONDS)
         for event in events:
             if event["type"] == "DELETED":
                 continue
@@ -594,7 +604,7 @@ def _wait_for_service_account(api: Api, scope: Scope, namespace: Object) -> None
 
 
 def _check_no_other_launch(
-    api: Api, scope: Scope, creation: Creation, first: Resource, body: Object
+    experiment: KubeExperiment, creation: Creation, first: Resource, body: Object
 ) -> None:
     """Raise `AlreadyExists` if another launch has already created its first unit.
 
@@ -604,12 +614,14 @@ def _check_no_other_launch(
     their one-second resolution is too coarse to show the order of creation.
     """
     query = {
-        "labelSelector": scope.selector,
+        "labelSelector": experiment.selector,
         "resourceVersion": body["metadata"]["resourceVersion"],
         "resourceVersionMatch": "Exact",
     }
     try:
-        answer = api.call("GET", first.collection, query=query, accept=ACCEPT_METADATA_LIST)
+        answer = experiment.api.call(
+            "GET", first.collection, query=query, accept=ACCEPT_METADATA_LIST
+        )
     except ApiError as exc:
         if exc.status != 403:
             raise
@@ -619,4 +631,4 @@ def _check_no_other_launch(
     for other in items_of(answer):
         is_other_run = labels_of(other).get(RUN) != creation.run_id
         if is_other_run and "deletionTimestamp" not in other["metadata"]:
-            raise experiment_exists(scope.experiment)
+            raise experiment_exists(experiment.name)

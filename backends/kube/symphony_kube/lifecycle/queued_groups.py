@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.kueue import workloads_path
-from symphony_kube.api.labels import POD_GROUP, Scope
+from symphony_kube.api.labels import POD_GROUP
 from symphony_kube.api.resources import labels_of
 from symphony_kube.lifecycle.create import delete_uid, in_parallel
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 
 def group_of(item: Mapping[str, Any]) -> str:
@@ -25,7 +25,7 @@ def group_of(item: Mapping[str, Any]) -> str:
     return str(labels_of(item).get(POD_GROUP, ""))
 
 
-def release_groups(api: Api, scope: Scope, pods: Mapping[str, str]) -> None:
+def release_groups(experiment: KubeExperiment, pods: Mapping[str, str]) -> None:
     """Delete the Workloads of the groups of deleted Pods, whose UIDs ``pods`` maps to the groups.
 
     A Pod without a group has the group ``""``. The Workload of another group with the same name,
@@ -38,18 +38,18 @@ def release_groups(api: Api, scope: Scope, pods: Mapping[str, str]) -> None:
             uids.setdefault(group, set()).add(uid)
     if not uids:
         return
-    path = workloads_path(api, scope.namespace)
+    path = workloads_path(experiment.api, experiment.namespace)
 
     def release(group: str) -> None:
         try:
-            workload = api.find(f"{path}/{group}")
+            workload = experiment.api.find(f"{path}/{group}")
             if workload is not None and _is_owned(workload, uids[group]):
-                delete_uid(api, f"{path}/{group}", workload["metadata"]["uid"])
+                delete_uid(experiment.api, f"{path}/{group}", workload["metadata"]["uid"])
         except ApiError:
             # The user lacks the permission.
             return
 
-    in_parallel(release, sorted(uids), threads=api.connections)
+    in_parallel(release, sorted(uids), threads=experiment.api.connections)
 
 
 def _is_owned(workload: Mapping[str, Any], uids: Collection[str]) -> bool:

@@ -10,16 +10,15 @@ from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.state.observe import Observation
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 
 class Replacer:
     """Creates the next attempts of units. Each object of this class creates an attempt once."""
 
-    def __init__(self, api: Api, scope: Scope) -> None:
-        self._api = api
-        self._scope = scope
+    def __init__(self, experiment: KubeExperiment) -> None:
+        self._api = experiment.api
+        self._experiment = experiment
         self._replaced: set[tuple[str, int]] = set()
 
     def replace(
@@ -52,7 +51,7 @@ class Replacer:
 
         def replace_one(name: str) -> None:
             unit = statuses[name]
-            attempts.replace_attempt(self._api, self._scope, unit, deadline=deadline, round=latest)
+            attempts.replace_attempt(self._experiment, unit, deadline=deadline, round=latest)
 
         in_parallel(replace_one, new, threads=self._api.connections)
         self._replaced.update(attempts_of[name] for name in new)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import api_group, plural_name
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
-def may(api: Api, scope: Scope, verb: str, kind: str) -> bool:
+def may(experiment: KubeExperiment, verb: str, kind: str) -> bool:
     """Return whether the user has a right in the namespace. If this is unknown, return False."""
     attributes = {
-        "namespace": scope.namespace,
+        "namespace": experiment.namespace,
         "verb": verb,
         "group": api_group(kind),
         "resource": plural_name(kind),
@@ -28,6 +27,6 @@ def may(api: Api, scope: Scope, verb: str, kind: str) -> bool:
         "spec": {"resourceAttributes": attributes},
     }
     try:
-        return bool(api.call("POST", ACCESS_REVIEWS, body=body)["status"].get("allowed"))
+        return bool(experiment.api.call("POST", ACCESS_REVIEWS, body=body)["status"].get("allowed"))
     except ApiError:
         return False

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from symphony.errors import LaunchFailed
 from symphony_kube.api import error_messages
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import to_resource
 from symphony_kube.lifecycle.create import STRICT_QUERY, in_parallel, refusal
@@ -81,13 +82,12 @@ def _check(
         names = {unit.name for unit in units}
         overrides = tuple(override for override in manifest.overrides if override.unit in names)
         candidates.append(_Candidate(body=body, overrides=overrides))
-    check = partial(_check_object, api, scope, namespace, can_ignore)
+    check = partial(_check_object, KubeExperiment(api, scope), namespace, can_ignore)
     in_parallel(check, candidates, threads=api.connections)
 
 
 def _check_object(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     namespace: str,
     can_ignore: Callable[[ApiError], bool],
     candidate: _Candidate,
@@ -101,10 +101,12 @@ def _check_object(
     if kind != "Namespace":
         metadata["namespace"] = namespace
     resource = to_resource({**body, "metadata": metadata}, namespace)
-    check_scope = Scope(experiment=scope.experiment, namespace=namespace, shared=scope.shared)
+    check_scope = Scope(
+        experiment=experiment.name, namespace=namespace, shared=experiment.scope.shared
+    )
     query = {"dryRun": "All", **STRICT_QUERY}
     try:
-        answer = api.call("POST", resource.collection, query=query, body=resource.data)
+        answer = experiment.api.call("POST", resource.collection, query=query, body=resource.data)
     except ApiError as exc:
         if can_ignore(exc):
             return

@@ -24,7 +24,6 @@ from symphony.events import EXIT_KINDS, EventKind, ExperimentEvent, select_event
 from symphony.status import ENDED, ExperimentStatus, LogLine
 from symphony.support.open_file_limit import raise_open_file_limit
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import Scope
 from symphony_kube.logs.history import merge_histories, read_histories, to_log_line
 from symphony_kube.logs.lines import LineAssembler, LogPosition, line_time
 from symphony_kube.logs.sources import (
@@ -41,7 +40,8 @@ from symphony_kube.watch.experiment_events import EventStream
 from symphony_kube.watch.observations import ObservationStream
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api, ResponseStream
+    from symphony_kube.api.client import ResponseStream
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.state.observe import Observation
 
 # How many events can wait in the queue for the caller. Readers wait while the queue is full.
@@ -65,8 +65,7 @@ _BEFORE_OUTPUT = frozenset({EventKind.LAUNCHED, EventKind.WAITING, EventKind.STA
 
 
 def follow_logs(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     processes: Sequence[str] | None,
     *,
     since: bytes | None = None,
@@ -78,7 +77,7 @@ def follow_logs(
     The existing lines come first, sorted by time. With ``events``, the events of these processes
     are yielded between the lines. With ``tail``, only new events are included.
     """
-    with _LogFollower(api, scope, events=events) as follower:
+    with _LogFollower(experiment, events=events) as follower:
         yield from follower.lines(processes, since, tail)
 
 
@@ -145,13 +144,13 @@ _QueuedEvent = _NewLines | _ReaderFinished | _ObjectsChanged | SymphonyError
 class _LogFollower:
     """A follower of an experiment's logs. Most of its methods run in the caller's thread."""
 
-    def __init__(self, api: Api, scope: Scope, *, events: bool) -> None:
-        self._api = api
-        self._scope = scope
+    def __init__(self, experiment: KubeExperiment, *, events: bool) -> None:
+        self._api = experiment.api
+        self._experiment = experiment
         # The events that have not been yielded yet, in the order in which they happened.
         self._held: list[ExperimentEvent] = []
-        self._event_stream = EventStream(api, scope) if events else None
-        self._stream = ObservationStream(api, scope)
+        self._event_stream = EventStream(experiment) if events else None
+        self._stream = ObservationStream(experiment)
         if self._event_stream is not None:
             self._stream = self._event_stream.stream
         self._logs: dict[str, _ProcessLog] = {}
@@ -184,15 +183,15 @@ class _LogFollower:
         observation = self._stream.observe()
         refs = self._stream.container_refs
         if not {ref.process for ref in refs}.issuperset(processes or ()):
-            refs += list_removed_containers(self._api, self._scope)
-        names = resolve_names(self._api, self._scope, processes, refs)
+            refs += list_removed_containers(self._experiment)
+        names = resolve_names(self._experiment, processes, refs)
         if len(names) > MANY_PROCESSES:
             raise_open_file_limit()
         sources = {name: sources_of(refs, name) for name in names}
         # Even with a tail of 0, the last line is needed, because new lines begin after it.
         min_tail = None if tail is None else max(1, tail)
         histories = read_histories(
-            self._api, self._scope, sources, since, min_tail, with_incomplete=False
+            self._experiment, sources, since, min_tail, with_incomplete=False
         )
         for name in names:
             self._logs[name] = _start_log(
@@ -340,8 +339,7 @@ class _LogFollower:
         if not is_running:
             log.read_to_end[ref.uid] = ref.restarts
         log.reader = _LogReader(
-            self._api,
-            self._scope,
+            self._experiment,
             log.position,
             sources,
             self._put,
@@ -425,8 +423,7 @@ class _LogReader:
 
     def __init__(
         self,
-        api: Api,
-        scope: Scope,
+        experiment: KubeExperiment,
         position: LogPosition,
         sources: list[LogSource],
         put: Callable[[_QueuedEvent], bool],
@@ -441,8 +438,8 @@ class _LogReader:
         # which the last lines were received.
         self.outdated_at: float | None = None
         self.received_at = 0.0
-        self._api = api
-        self._scope = scope
+        self._scope = experiment.scope
+        self._experiment = experiment
         self._position = position
         self._sources = sources
         self._put = put
@@ -491,7 +488,7 @@ class _LogReader:
         new_lines, assembler = self._position.new_line_filter(), LineAssembler()
         follow = self._follow and not source.previous
         since = self._position.since_time(previous=source.previous)
-        stream = open_log(self._api, self._scope, source, since=since, follow=follow)
+        stream = open_log(self._experiment, source, since=since, follow=follow)
         self._stream = stream
         if self._closed.is_set():  # The reader was closed while the stream was being opened.
             stream.close()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from symphony import log_text
 from symphony.status import LogLine
-from symphony_kube.api.labels import Scope
 from symphony_kube.logs.lines import (
     line_content,
     line_seconds,
@@ -20,12 +19,11 @@ from symphony_kube.logs.lines import (
 from symphony_kube.logs.sources import LogSource, fetch_last_lines, fetch_log
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 
 def read_histories(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     sources: dict[str, list[LogSource]],
     since: bytes | None,
     tail: int | None,
@@ -42,10 +40,10 @@ def read_histories(
 
     def read(name: str) -> list[bytes]:
         return _read_history(
-            api, scope, sources[name], since, tail, with_incomplete=with_incomplete
+            experiment, sources[name], since, tail, with_incomplete=with_incomplete
         )
 
-    workers = max(1, min(api.connections, len(sources)))
+    workers = max(1, min(experiment.api.connections, len(sources)))
     with ThreadPoolExecutor(max_workers=workers) as pool:
         return dict(zip(sources, pool.map(read, sources), strict=True))
 
@@ -88,8 +86,7 @@ def last_lines(lines: list[bytes], tail: int | None) -> list[bytes]:
 
 
 def _read_history(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     sources: list[LogSource],
     since: bytes | None,
     tail: int | None,
@@ -104,9 +101,9 @@ def _read_history(
     for source in sources if tail is None else reversed(sources):
         if tail is not None and since is None:
             wanted = tail - len(lines)
-            data = fetch_last_lines(api, scope, source, wanted, timestamps=True)
+            data = fetch_last_lines(experiment, source, wanted, timestamps=True)
         else:
-            data = fetch_log(api, scope, source, timestamps=True, since=since_time)
+            data = fetch_log(experiment, source, timestamps=True, since=since_time)
         may_grow = not source.previous and not source.ref.finished
         if may_grow and not with_incomplete:
             data = data[: data.rfind(b"\n") + 1]

@@ -10,7 +10,6 @@ from symphony.cluster.since import parse_since
 from symphony.errors import SpecError
 from symphony.log_blocks import LogBlock
 from symphony.status import LogLine
-from symphony_kube.api.labels import Scope
 from symphony_kube.logs.follow import follow_logs
 from symphony_kube.logs.history import last_lines, merge_histories, read_histories, split_lines
 from symphony_kube.logs.lines import line_content, lines_since, to_line_time, to_since_time
@@ -29,11 +28,11 @@ from symphony_kube.status.find_pod import list_containers
 if TYPE_CHECKING:
     from symphony.events import ExperimentEvent
     from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 
 def read_log(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     process: str,
     *,
     since: float | None = None,
@@ -46,21 +45,20 @@ def read_log(
     returned. ``previous`` selects the log from before the last restart. Raises `NotFound`
     if there is no such process or, with ``previous``, if the process has not been restarted.
     """
-    sources = find_sources(api, scope, process)
+    sources = find_sources(experiment, process)
     if previous:
         sources = previous_source(sources, process)
     if since is not None:
-        return _read_since(api, scope, sources, to_line_time(since), tail)
+        return _read_since(experiment, sources, to_line_time(since), tail)
     if tail is not None:
-        data = _read_tail(api, scope, sources, tail)
+        data = _read_tail(experiment, sources, tail)
     else:
-        data = b"".join(fetch_log(api, scope, source) for source in sources)
+        data = b"".join(fetch_log(experiment, source) for source in sources)
     return log_text.decode(data)
 
 
 def iter_log_lines(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     processes: Sequence[str] | None,
     *,
     follow: bool = False,
@@ -76,14 +74,13 @@ def iter_log_lines(
     """
     start = None if since is None else to_line_time(since)
     if follow:
-        lines = follow_logs(api, scope, processes, since=start, tail=tail)
+        lines = follow_logs(experiment, processes, since=start, tail=tail)
         return (line for line in lines if isinstance(line, LogLine))
-    return _merged_lines(api, scope, processes, start, tail)
+    return _merged_lines(experiment, processes, start, tail)
 
 
 def follow_output(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     processes: Sequence[str] | None,
     *,
     since: float | None,
@@ -94,7 +91,7 @@ def follow_output(
     """
     start = None if since is None else to_line_time(since)
     earliest = since or 0.0
-    items = follow_logs(api, scope, processes, since=start, tail=tail, events=True)
+    items = follow_logs(experiment, processes, since=start, tail=tail, events=True)
 
     def output() -> Iterator[LogBlock | ExperimentEvent]:
         for item in items:
@@ -107,21 +104,24 @@ def follow_output(
 
 
 def _merged_lines(
-    api: Api, scope: Scope, processes: Sequence[str] | None, since: bytes | None, tail: int | None
+    experiment: KubeExperiment,
+    processes: Sequence[str] | None,
+    since: bytes | None,
+    tail: int | None,
 ) -> Iterator[LogLine]:
-    refs = list_containers(api, scope)
-    names = resolve_names(api, scope, processes, refs)
+    refs = list_containers(experiment)
+    names = resolve_names(experiment, processes, refs)
     sources = {name: sources_of(refs, name) for name in names}
-    yield from merge_histories(read_histories(api, scope, sources, since, tail))
+    yield from merge_histories(read_histories(experiment, sources, since, tail))
 
 
 def _read_since(
-    api: Api, scope: Scope, sources: list[LogSource], since: bytes, tail: int | None
+    experiment: KubeExperiment, sources: list[LogSource], since: bytes, tail: int | None
 ) -> str:
     lines: list[bytes] = []
     ends_with_newline = True
     for source in sources:
-        data = fetch_log(api, scope, source, timestamps=True, since=to_since_time(since))
+        data = fetch_log(experiment, source, timestamps=True, since=to_since_time(since))
         lines += lines_since(split_lines(data), since)
         ends_with_newline = not data or data.endswith(b"\n")
     lines = last_lines(lines, tail)
@@ -129,14 +129,14 @@ def _read_since(
     return f"{text}\n" if lines and ends_with_newline else text
 
 
-def _read_tail(api: Api, scope: Scope, sources: list[LogSource], tail: int) -> bytes:
+def _read_tail(experiment: KubeExperiment, sources: list[LogSource], tail: int) -> bytes:
     """Return the last ``tail`` lines from a process's logs, reading the newest log first."""
     data = b""
     for source in reversed(sources):
         wanted = tail - count_lines(data)
         if wanted <= 0:
             break
-        data = fetch_last_lines(api, scope, source, wanted, timestamps=False) + data
+        data = fetch_last_lines(experiment, source, wanted, timestamps=False) + data
     return data
 
 

@@ -23,7 +23,8 @@ from symphony_kube.status.find_pod import find_container, list_containers, pod_p
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api, ResponseStream
+    from symphony_kube.api.client import ResponseStream
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 # The time in seconds after which a connection that receives no data is considered broken. This time
 # is longer for followed logs, because they can be silent for a long time.
@@ -59,16 +60,16 @@ def sources_of(refs: Iterable[ContainerRef], process: str) -> list[LogSource]:
     return sources
 
 
-def find_sources(api: Api, scope: Scope, process: str) -> list[LogSource]:
+def find_sources(experiment: KubeExperiment, process: str) -> list[LogSource]:
     """Return all of a process's logs, oldest first.
 
     Raises `NotFound` if there is no such process.
     """
-    ref = find_container(api, scope, process)
+    ref = find_container(experiment, process)
     if ref is None:
         return []
     has_others = ref.of_job or ref.attempt > 1
-    refs = list_containers(api, scope, ref.unit) if has_others else [ref]
+    refs = list_containers(experiment, ref.unit) if has_others else [ref]
     return sources_of(refs, process)
 
 
@@ -80,7 +81,7 @@ def previous_source(sources: list[LogSource], process: str) -> list[LogSource]:
 
 
 def resolve_names(
-    api: Api, scope: Scope, processes: Sequence[str] | None, refs: Iterable[ContainerRef]
+    experiment: KubeExperiment, processes: Sequence[str] | None, refs: Iterable[ContainerRef]
 ) -> list[str]:
     """Return the names of the requested processes, or of all processes if none are requested.
 
@@ -90,13 +91,12 @@ def resolve_names(
     known = {ref.process for ref in refs}
     if processes and known.issuperset(processes):
         return list(dict.fromkeys(processes))
-    status = experiments.experiment_status(api, scope)
+    status = experiments.experiment_status(experiment)
     return find_names(status, processes, lambda: known)
 
 
 def open_log(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     source: LogSource,
     *,
     timestamps: bool = True,
@@ -117,8 +117,8 @@ def open_log(
         "tailLines": tail,
         "follow": "true" if follow else None,
     }
-    return api.open_stream(
-        pod_path(scope, source.ref.pod, "log"),
+    return experiment.api.open_stream(
+        pod_path(experiment.scope, source.ref.pod, "log"),
         query=query,
         idle_timeout=FOLLOW_IDLE_SECONDS if follow else READ_IDLE_SECONDS,
         cancelled=cancelled,
@@ -126,8 +126,7 @@ def open_log(
 
 
 def fetch_log(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     source: LogSource,
     *,
     timestamps: bool = False,
@@ -136,17 +135,17 @@ def fetch_log(
 ) -> bytes:
     """Return the contents of a log, or ``b""`` if the API has no such log."""
     try:
-        stream = open_log(api, scope, source, timestamps=timestamps, since=since, tail=tail)
+        stream = open_log(experiment, source, timestamps=timestamps, since=since, tail=tail)
         data = b"".join(stream.chunks())
     except ApiError as exc:
         if exc.status in NO_LOG_STATUSES:
             return b""
-        raise log_error(exc, source.ref.process, scope) from exc
+        raise log_error(exc, source.ref.process, experiment.scope) from exc
     return b"" if is_missing_log(data) else data
 
 
 def fetch_last_lines(
-    api: Api, scope: Scope, source: LogSource, wanted: int, *, timestamps: bool
+    experiment: KubeExperiment, source: LogSource, wanted: int, *, timestamps: bool
 ) -> bytes:
     """Return the last ``wanted`` lines of a log.
 
@@ -155,7 +154,7 @@ def fetch_last_lines(
     """
     requested, previous_size = wanted + 1, -1
     while True:
-        data = fetch_log(api, scope, source, timestamps=timestamps, tail=requested)
+        data = fetch_log(experiment, source, timestamps=timestamps, tail=requested)
         if count_lines(data) > wanted or len(data) == previous_size:
             return data[_start_of_last_lines(data, wanted) :]
         requested, previous_size = requested * 8, len(data)

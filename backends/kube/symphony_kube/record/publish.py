@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.compare_and_swap import compare_and_swap
-from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import collection_path
 from symphony_kube.record.encoded_record import EncodedRecord, record_in
 from symphony_kube.record.stored_record import merge, store_entries
@@ -16,14 +15,13 @@ from symphony_kube.render.roster import Roster, roster_unit
 from symphony_kube.state.unit_status import UnitStatus
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 Object = Mapping[str, Any]
 
 
 def publish(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     roster: Roster,
     statuses: Mapping[str, UnitStatus],
     entries: EncodedRecord,
@@ -32,23 +30,23 @@ def publish(
 
     ``statuses`` contains the units that exist. Raises `ApiError` if the copy cannot be changed.
     """
-    stored = store_entries(api, scope, entries)
+    stored = store_entries(experiment, entries)
     unit = roster_unit(roster)
-    kind, name = "Job" if unit.job else "Pod", scope.object_name(unit.name)
+    kind, name = "Job" if unit.job else "Pod", experiment.scope.object_name(unit.name)
     # A change can have replaced a Pod by a Job.
     status = statuses.get(unit.name)
     if status is not None and status.job is not None:
         kind, name = status.job.kind, status.job.name
     elif status is not None and status.pods:
         kind, name = "Pod", status.pods[-1].name
-    path = f"{collection_path(kind, scope.namespace)}/{name}"
+    path = f"{collection_path(kind, experiment.namespace)}/{name}"
     if entries.ending:
         valid_ending = "" if stored is None else stored.ending
-        compare_and_swap(api, path, lambda body: _patch_of(body, entries, valid_ending))
+        compare_and_swap(experiment.api, path, lambda body: _patch_of(body, entries, valid_ending))
         return
     # Only the supervisor writes the other entries.
     patch = {"metadata": {"annotations": entries.annotations()}}
-    api.call("PATCH", path, body=patch, content_type=MERGE_PATCH, accept=ACCEPT_METADATA)
+    experiment.api.call("PATCH", path, body=patch, content_type=MERGE_PATCH, accept=ACCEPT_METADATA)
 
 
 def _patch_of(body: Object, entries: EncodedRecord, valid_ending: str) -> Object:

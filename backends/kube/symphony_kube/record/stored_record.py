@@ -23,7 +23,7 @@ from symphony_kube.record.ending import decode_ending
 from symphony_kube.render import codec
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 Object = Mapping[str, Any]
 
@@ -101,18 +101,18 @@ def secret_path(scope: Scope) -> str:
     return f"{collection_path('Secret', scope.namespace)}/{name}"
 
 
-def read_stored_record(api: Api, scope: Scope) -> StoredRecord | None:
+def read_stored_record(experiment: KubeExperiment) -> StoredRecord | None:
     """Return the stored record of an experiment.
 
     Return None if there is none, if it is being deleted, or if the user may not read it.
     """
     try:
-        secret = api.find(secret_path(scope))
+        secret = experiment.api.find(secret_path(experiment.scope))
     except ApiError as exc:
         if exc.status != 403:
             raise
         return None
-    if secret is None or not _belongs_to(secret, scope):
+    if secret is None or not _belongs_to(secret, experiment.scope):
         return None
     try:
         record = record_in_secret(secret)
@@ -128,7 +128,7 @@ def read_stored_record(api: Api, scope: Scope) -> StoredRecord | None:
     )
 
 
-def store_entries(api: Api, scope: Scope, entries: EncodedRecord) -> EncodedRecord | None:
+def store_entries(experiment: KubeExperiment, entries: EncodedRecord) -> EncodedRecord | None:
     """Add entries to the stored record, and return the record.
 
     Return None if there is none, or if the user may not change it: only the copy has the entries.
@@ -138,7 +138,7 @@ def store_entries(api: Api, scope: Scope, entries: EncodedRecord) -> EncodedReco
     def change(secret: Object) -> Object | None:
         nonlocal stored
         stored = None
-        if not _belongs_to(secret, scope):
+        if not _belongs_to(secret, experiment.scope):
             return None
         try:
             record = record_in_secret(secret)
@@ -150,7 +150,7 @@ def store_entries(api: Api, scope: Scope, entries: EncodedRecord) -> EncodedReco
         return {} if stored == record else fields_with(stored, secret)
 
     try:
-        secret = compare_and_swap(api, secret_path(scope), change)
+        secret = compare_and_swap(experiment.api, secret_path(experiment.scope), change)
     except ApiError as exc:
         if exc.status not in (403, 404):
             raise

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import collection_path
 from symphony_kube.render.shared_variables import environment_name
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 
 def listed_variables(container: Mapping[str, Any]) -> dict[str, str]:
@@ -20,13 +19,13 @@ def listed_variables(container: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_shared_variables(
-    api: Api, scope: Scope, pods: Iterable[Mapping[str, Any]]
+    experiment: KubeExperiment, pods: Iterable[Mapping[str, Any]]
 ) -> dict[str, str]:
     """Return the variables in the ConfigMap that the containers of ``pods`` refer to.
 
     Return none if they do not refer to it, or if the user may not read it.
     """
-    name = environment_name(scope)
+    name = environment_name(experiment.scope)
     sources = [
         source.get("configMapRef", {}).get("name")
         for pod in pods
@@ -36,7 +35,7 @@ def read_shared_variables(
     if name not in sources:
         return {}
     try:
-        found = api.find(f"{collection_path('ConfigMap', scope.namespace)}/{name}")
+        found = experiment.api.find(f"{collection_path('ConfigMap', experiment.namespace)}/{name}")
     except ApiError as exc:
         if exc.status != 403:
             raise

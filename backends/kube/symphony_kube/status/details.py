@@ -16,24 +16,23 @@ from symphony_kube.status.event_sources.pod_events import event_time
 from symphony_kube.status.find_pod import find_container, pod_path
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 Object = Mapping[str, Any]
 
 
-def describe_in_detail(api: Api, scope: Scope, status: ProcessStatus) -> ProcessDetails:
+def describe_in_detail(experiment: KubeExperiment, status: ProcessStatus) -> ProcessDetails:
     """Return the details of the process whose status is given.
 
     The API server keeps events for one hour by default. The details contain no events if the user
     is not allowed to list them.
     """
-    ref = find_container(api, scope, status.name, status.group)
-    pod = None if ref is None else api.find(pod_path(scope, ref.pod))
+    ref = find_container(experiment, status.name, status.group)
+    pod = None if ref is None else experiment.api.find(pod_path(experiment.scope, ref.pod))
     if pod is None:
         return ProcessDetails(status=status)
-    shared = read_shared_variables(api, scope, [pod])
-    return process_details(status, pod, _list_events(api, scope, pod), shared)
+    shared = read_shared_variables(experiment, [pod])
+    return process_details(status, pod, _list_events(experiment, pod), shared)
 
 
 def process_details(
@@ -92,11 +91,11 @@ def _resources(resources: Object) -> dict[str, str]:
     return amounts
 
 
-def _list_events(api: Api, scope: Scope, pod: Object) -> tuple[ProcessEvent, ...]:
-    path = f"/api/v1/namespaces/{scope.namespace}/events"
+def _list_events(experiment: KubeExperiment, pod: Object) -> tuple[ProcessEvent, ...]:
+    path = f"/api/v1/namespaces/{experiment.namespace}/events"
     selector = f"involvedObject.uid={pod['metadata']['uid']}"
     try:
-        answer = api.call("GET", path, query={"fieldSelector": selector})
+        answer = experiment.api.call("GET", path, query={"fieldSelector": selector})
     except ApiError as exc:
         if exc.status != 403:
             raise

@@ -26,7 +26,7 @@ from symphony_kube.status.queue_reasons import explain_queues, waits_in_queue
 
 if TYPE_CHECKING:
     from symphony_kube.api.background import Background
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 NOTHING_LEFT = (
     "nothing of it is left but its namespace: its Pods were deleted, or its launch was interrupted"
@@ -87,7 +87,7 @@ def _experiments_in_namespace(api: Api, namespace: str) -> list[str]:
 
 
 def experiment_status(
-    api: Api, scope: Scope, pods_request: Background[list[Object]] | None = None
+    experiment: KubeExperiment, pods_request: Background[list[Object]] | None = None
 ) -> ExperimentStatus:
     """Return an experiment's status. Raises `NotFound` if the experiment does not exist.
 
@@ -95,69 +95,71 @@ def experiment_status(
     process is slow to be set up or to be ready. ``pods_request`` is a call of `list_pods` that has
     already begun.
     """
-    state, pods = observe_once(api, scope, pods_request)
+    state, pods = observe_once(experiment, pods_request)
     if any(unit.logs for unit in state.units):
         from symphony_kube.status.ready_logs import complete_readiness
 
-        complete_readiness(api, scope, state)
-    return explain(api, scope, current_status(api, scope, state), pods, state)
+        complete_readiness(experiment, state)
+    return explain(experiment, current_status(experiment, state), pods, state)
 
 
 def observe_once(
-    api: Api, scope: Scope, pods_request: Background[list[Object]] | None = None
+    experiment: KubeExperiment, pods_request: Background[list[Object]] | None = None
 ) -> tuple[ExperimentState, list[Object]]:
     """Return the state of an experiment, and a list of its Pods.
 
     ``pods_request`` is a call of `list_pods` that has already begun.
     """
-    state = ExperimentState(scope.experiment)
-    pods = list_pods(api, scope) if pods_request is None else pods_request.result()
+    state = ExperimentState(experiment.name)
+    pods = list_pods(experiment) if pods_request is None else pods_request.result()
     state.replace(PODS, pods)
     are_jobs_listed = state.known_units.has_jobs or state.empty
     if are_jobs_listed:
-        state.replace(JOBS, list_if_possible(lambda: list_objects(api, scope, "Job")))
-    complete_state(api, scope, state)
+        state.replace(JOBS, list_if_possible(lambda: list_objects(experiment, "Job")))
+    complete_state(experiment, state)
     if state.may_have_missed_launch:
-        pods = list_again(api, scope, state)
+        pods = list_again(experiment, state)
     elif state.known_units.has_jobs and not are_jobs_listed:
         # The Pod with the roster was deleted, so that only the stored record names the Jobs.
-        state.replace(JOBS, list_if_possible(lambda: list_objects(api, scope, "Job")))
+        state.replace(JOBS, list_if_possible(lambda: list_objects(experiment, "Job")))
     if state.known_units.has_job_sets or state.empty:
-        state.replace(JOB_SETS, list_if_possible(lambda: list_objects(api, scope, "JobSet")))
+        state.replace(JOB_SETS, list_if_possible(lambda: list_objects(experiment, "JobSet")))
     return state, pods
 
 
-def list_again(api: Api, scope: Scope, state: ExperimentState) -> list[Object]:
+def list_again(experiment: KubeExperiment, state: ExperimentState) -> list[Object]:
     """List the Pods, and the Jobs if there are any, after the stored roster was read, and return
     the Pods.
 
     All objects of a launch that was complete at that time are listed, unless they were deleted.
     """
-    pods = list_pods(api, scope)
+    pods = list_pods(experiment)
     state.replace(PODS, pods)
     if state.known_units.has_jobs:
-        state.replace(JOBS, list_if_possible(lambda: list_objects(api, scope, "Job")))
+        state.replace(JOBS, list_if_possible(lambda: list_objects(experiment, "Job")))
     return pods
 
 
-def complete_state(api: Api, scope: Scope, state: ExperimentState) -> None:
+def complete_state(experiment: KubeExperiment, state: ExperimentState) -> None:
     """Add to ``state`` what the objects of an experiment do not show because some are missing.
 
     The stored roster is read if no Pod and no Job has the roster, and events if a Job is missing.
     """
-    if state.needs_stored_record and is_name(scope.experiment):
-        state.record.use_stored(read_stored_record(api, scope))
-    find_results_of_missing_jobs(api, scope, state)
+    if state.needs_stored_record and is_name(experiment.name):
+        state.record.use_stored(read_stored_record(experiment))
+    find_results_of_missing_jobs(experiment, state)
 
 
-def current_status(api: Api, scope: Scope, state: ExperimentState) -> ExperimentStatus:
+def current_status(experiment: KubeExperiment, state: ExperimentState) -> ExperimentStatus:
     """Return the status of the experiment with this ``state``.
 
     Raises `NotFound` if the experiment does not exist.
     """
     if not state.is_known:
-        return status_without_objects(api, scope)
-    return replace(state.observe(api.now()).status, clock_offset=api.clock_offset)
+        return status_without_objects(experiment)
+    return replace(
+        state.observe(experiment.api.now()).status, clock_offset=experiment.api.clock_offset
+    )
 
 
 def can_explain(status: ExperimentStatus) -> bool:
@@ -166,8 +168,7 @@ def can_explain(status: ExperimentStatus) -> bool:
 
 
 def explain(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     status: ExperimentStatus,
     pods: Iterable[Object],
     state: ExperimentState,
@@ -175,19 +176,19 @@ def explain(
     """Return ``status`` with a reason for each process that is slow to be set up or to be ready, or
     that waits in a queue.
     """
-    status = explain_queues(api, scope, status, state.objects.processes_of)
-    return pod_events.explain_delays(api, scope, status, pods, now=api.now())
+    status = explain_queues(experiment, status, state.objects.processes_of)
+    return pod_events.explain_delays(experiment, status, pods, now=experiment.api.now())
 
 
 def explain_now(
-    api: Api, scope: Scope, status: ExperimentStatus, state: ExperimentState
+    experiment: KubeExperiment, status: ExperimentStatus, state: ExperimentState
 ) -> ExperimentStatus | None:
     """Return ``status`` with the reasons of `explain`, or None if the Pods cannot be listed now."""
     try:
-        pods = list_pods(api, scope)
+        pods = list_pods(experiment)
     except SymphonyError:
         return None
-    return explain(api, scope, status, pods, state)
+    return explain(experiment, status, pods, state)
 
 
 def list_if_possible(list_objects: Callable[[], Iterable[Object]]) -> list[Object]:
@@ -211,18 +212,18 @@ def location(api: Api, namespace: str | None) -> str:
     return f"namespace {namespace} of {api.description}"
 
 
-def status_without_objects(api: Api, scope: Scope) -> ExperimentStatus:
+def status_without_objects(experiment: KubeExperiment) -> ExperimentStatus:
     """Return the status of an experiment that has no Pod, no Job and no roster.
 
     Raises `NotFound` if the experiment has no other objects either.
     """
-    namespace = scope.namespace if scope.shared else None
+    namespace = experiment.namespace if experiment.scope.shared else None
     try:
-        known = list_experiments(api, namespace=namespace)
+        known = list_experiments(experiment.api, namespace=namespace)
     except ApiError as exc:
         if exc.status != 403:
             raise
-        raise experiment_not_found(scope.experiment, []) from exc
-    if scope.experiment not in known:
-        raise experiment_not_found(scope.experiment, known, location(api, namespace))
-    return ExperimentStatus(name=scope.experiment, backend=BACKEND, note=NOTHING_LEFT)
+        raise experiment_not_found(experiment.name, []) from exc
+    if experiment.name not in known:
+        raise experiment_not_found(experiment.name, known, location(experiment.api, namespace))
+    return ExperimentStatus(name=experiment.name, backend=BACKEND, note=NOTHING_LEFT)

@@ -18,53 +18,55 @@ from symphony_kube.status import experiments
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 
-def list_containers(api: Api, scope: Scope, unit: str | None = None) -> list[ContainerRef]:
+def list_containers(experiment: KubeExperiment, unit: str | None = None) -> list[ContainerRef]:
     """Return an experiment's containers, or those of ``unit`` if it is set.
 
     The containers of removed units are included. The containers are sorted by the creation times of
     their Pods, oldest first.
     """
     if unit is None:
-        refs = _list_refs(api, scope, scope.selector)
+        refs = _list_refs(experiment, experiment.selector)
     else:
-        refs = _list_refs(api, scope, f"{scope.selector},{labels.UNIT}={unit}")
+        refs = _list_refs(experiment, f"{experiment.selector},{labels.UNIT}={unit}")
         if any(ref.attempt > 1 for ref in refs):
-            refs += _list_refs(api, scope, f"{scope.selector},{labels.REPLACED_UNIT}={unit}")
+            refs += _list_refs(experiment, f"{experiment.selector},{labels.REPLACED_UNIT}={unit}")
         if not refs:
-            refs = _list_refs(api, scope, f"{scope.selector},{labels.REMOVED_UNIT}={unit}")
+            refs = _list_refs(experiment, f"{experiment.selector},{labels.REMOVED_UNIT}={unit}")
     return sorted(refs, key=lambda ref: (ref.created, ref.attempt))
 
 
-def list_removed_containers(api: Api, scope: Scope) -> list[ContainerRef]:
+def list_removed_containers(experiment: KubeExperiment) -> list[ContainerRef]:
     """Return the containers of the units that changes of the experiment have removed."""
-    refs = _list_refs(api, scope, scope.removed_selector)
+    refs = _list_refs(experiment, experiment.scope.removed_selector)
     return sorted(refs, key=lambda ref: (ref.created, ref.attempt))
 
 
-def removed_processes(api: Api, scope: Scope) -> list[str]:
+def removed_processes(experiment: KubeExperiment) -> list[str]:
     """Return the processes that a change has removed, and of which a Pod still exists.
 
     Raises `NotFound` if the experiment does not exist.
     """
-    present = {process.name for process in experiments.experiment_status(api, scope)}
-    names = [ref.process for ref in list_containers(api, scope)]
+    present = {process.name for process in experiments.experiment_status(experiment)}
+    names = [ref.process for ref in list_containers(experiment)]
     return [name for name in dict.fromkeys(names) if name not in present]
 
 
-def _list_refs(api: Api, scope: Scope, selector: str) -> list[ContainerRef]:
+def _list_refs(experiment: KubeExperiment, selector: str) -> list[ContainerRef]:
     try:
-        pods = list_all(api, pod_path(scope), parse_pod, query={"labelSelector": selector}).items
+        pods = list_all(
+            experiment.api, pod_path(experiment.scope), parse_pod, query={"labelSelector": selector}
+        ).items
     except ApiError as exc:
-        action = f"list the pods of {scope.experiment!r}"
-        raise missing_right(exc, action, "list pods", scope) from exc
+        action = f"list the pods of {experiment.name!r}"
+        raise missing_right(exc, action, "list pods", experiment.scope) from exc
     return [ref for pod in pods for ref in pod.refs]
 
 
 def find_container(
-    api: Api, scope: Scope, process: str, group: str | None = None
+    experiment: KubeExperiment, process: str, group: str | None = None
 ) -> ContainerRef | None:
     """Return a process's container in its newest Pod, or None if the process has no Pod.
 
@@ -72,11 +74,11 @@ def find_container(
     """
     # A process without a group has the same name as its unit, so one request for that unit is
     # usually enough.
-    found = newest(list_containers(api, scope, group or process), process)
+    found = newest(list_containers(experiment, group or process), process)
     if found is None or (group is None and found.unit != process):
-        found = newest(list_containers(api, scope), process)
+        found = newest(list_containers(experiment), process)
     if found is None or (group is not None and found.unit != group):
-        process_state(api, scope, process, group)
+        process_state(experiment, process, group)
     return found
 
 
@@ -92,32 +94,32 @@ def newest(containers: Iterable[ContainerRef], process: str) -> ContainerRef | N
 
 
 def process_state(
-    api: Api, scope: Scope, process: str, group: str | None = None
+    experiment: KubeExperiment, process: str, group: str | None = None
 ) -> tuple[str, str]:
     """Return a process's path, and a description of its state that includes the reason.
 
     Raises `NotFound` if the experiment has no such process, or if the process is in another group.
     """
-    status = find_status(experiments.experiment_status(api, scope), process, group)
+    status = find_status(experiments.experiment_status(experiment), process, group)
     state = f"{status.state}, {status.reason}" if status.reason else str(status.state)
     return status.path, state
 
 
 def running_container(
-    api: Api, scope: Scope, process: str, group: str | None = None
+    experiment: KubeExperiment, process: str, group: str | None = None
 ) -> ContainerRef:
     """Return the container of a running process.
 
     Raises `NotFound` if the process does not exist or is not running.
     """
-    found = find_container(api, scope, process, group)
+    found = find_container(experiment, process, group)
     if found is not None and found.running:
         return found
-    path, state = process_state(api, scope, process, group)
+    path, state = process_state(experiment, process, group)
     raise NotFound(
         f"process {path!r} is not running ({state}), and Kubernetes runs commands only in running "
-        f"containers; 'symphony logs {scope.experiment} {process}' shows its output, and 'symphony "
-        f"restart {scope.experiment} {process}' starts it in a new container"
+        f"containers; 'symphony logs {experiment.name} {process}' shows its output, and 'symphony "
+        f"restart {experiment.name} {process}' starts it in a new container"
     )
 
 

@@ -17,7 +17,7 @@ from symphony_kube.api.labels import REPLACED_UNIT
 from symphony_kube.api.resources import collection_path, items_of
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.api.labels import Scope
 
 # By default, the metrics server measures every 15 seconds.
@@ -30,7 +30,7 @@ Object = Mapping[str, Any]
 
 
 def read_metrics(
-    api: Api, scope: Scope, *, cancelled: threading.Event | None = None
+    experiment: KubeExperiment, *, cancelled: threading.Event | None = None
 ) -> Sequence[Object]:
     """Return the metrics of an experiment's Pods.
 
@@ -38,14 +38,14 @@ def read_metrics(
     the cluster serves no metrics to this user.
     """
     try:
-        answer = api.call(
+        answer = experiment.api.call(
             "GET",
-            collection_path("PodMetrics", scope.namespace),
-            query={"labelSelector": f"{scope.present_selector},!{REPLACED_UNIT}"},
+            collection_path("PodMetrics", experiment.namespace),
+            query={"labelSelector": f"{experiment.scope.present_selector},!{REPLACED_UNIT}"},
             cancelled=cancelled,
         )
     except ApiError as exc:
-        raise _explained(exc, scope) from exc
+        raise _explained(exc, experiment.scope) from exc
     return items_of(answer)
 
 
@@ -89,7 +89,7 @@ def usage_of(metrics: Collection[Object], processes: Collection[str], at: float)
 
 
 def follow_usage(
-    api: Api, scope: Scope, read: Callable[[], WatchedStatuses], interval: float
+    experiment: KubeExperiment, read: Callable[[], WatchedStatuses], interval: float
 ) -> Iterator[ExperimentUsage]:
     """Yield samples until the experiment has finished or was deleted.
 
@@ -102,7 +102,7 @@ def follow_usage(
             if status.ended:
                 return
             if time.monotonic() >= due:
-                metrics = read_metrics(api, scope)
+                metrics = read_metrics(experiment)
                 yield usage_of(metrics, [process.name for process in status], time.time())
                 due = time.monotonic() + max(interval, SHORTEST_INTERVAL_SECONDS)
             time.sleep(_CHECK_SECONDS)

@@ -18,8 +18,7 @@ from symphony_kube.state import reasons
 from symphony_kube.state.reasons import waiting_for_queue
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 Object = Mapping[str, Any]
 ProcessesOf = Callable[[str], Iterable[str]]
@@ -35,7 +34,7 @@ def waits_in_queue(process: ProcessStatus) -> bool:
 
 
 def explain_queues(
-    api: Api, scope: Scope, status: ExperimentStatus, processes_of: ProcessesOf
+    experiment: KubeExperiment, status: ExperimentStatus, processes_of: ProcessesOf
 ) -> ExperimentStatus:
     """Return ``status`` with what each process waits for that waits in a queue.
 
@@ -45,7 +44,9 @@ def explain_queues(
     if not any(map(waits_in_queue, status)):
         return status
     try:
-        workloads = items_of(api.call("GET", workloads_path(api, scope.namespace)))
+        workloads = items_of(
+            experiment.api.call("GET", workloads_path(experiment.api, experiment.namespace))
+        )
     except BackendError:  # Without the Workloads, the status is correct but less detailed.
         return status
     return with_queue_reasons(status, workloads, processes_of)

@@ -21,13 +21,13 @@ from symphony.status import State
 from symphony_kube.api.client import ResponseStream
 from symphony_kube.api.compare_and_swap import compare_and_swap
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import LOG_PROBLEMS, READY, Scope
+from symphony_kube.api.labels import LOG_PROBLEMS, READY
 from symphony_kube.api.resources import collection_path
 from symphony_kube.state.log_results import decode_log_problems, decode_ready, encode_ready
 from symphony_kube.state.pod_status import PodStatus
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.render.roster import Roster
     from symphony_kube.state.observe import ExperimentState, Observation
 
@@ -94,7 +94,9 @@ def _is_unready(pod: PodStatus, process: str) -> bool:
     return process not in pod.ready_by_log
 
 
-def find_ready(api: Api, scope: Scope, executions: Iterable[Execution], on_ready: OnReady) -> None:
+def find_ready(
+    experiment: KubeExperiment, executions: Iterable[Execution], on_ready: OnReady
+) -> None:
     """Read the present logs of executions, and call ``on_ready`` for those that are ready.
 
     A log that cannot be read or searched shows nothing.
@@ -102,23 +104,23 @@ def find_ready(api: Api, scope: Scope, executions: Iterable[Execution], on_ready
     todo = list(executions)
     if not todo:
         return
-    reader = _LogReader(api, scope, on_ready)
+    reader = _LogReader(experiment, on_ready)
 
     def read(execution: Execution) -> None:
         with contextlib.suppress(BackendError, SearchError):
             reader.read(execution, follow=False)
 
-    with ThreadPoolExecutor(min(len(todo), api.connections)) as pool:
+    with ThreadPoolExecutor(min(len(todo), experiment.api.connections)) as pool:
         list(pool.map(read, todo))
 
 
-def complete_readiness(api: Api, scope: Scope, state: ExperimentState) -> None:
+def complete_readiness(experiment: KubeExperiment, state: ExperimentState) -> None:
     """Note in ``state`` which processes are ready according to their present logs."""
-    observation = state.observe(api.now())
+    observation = state.observe(experiment.api.now())
     executions = unready_executions(observation, state.units)
     found: list[Execution] = []
-    find_ready(api, scope, executions, found.append)
-    now = api.now()
+    find_ready(experiment, executions, found.append)
+    now = experiment.api.now()
     for item in found:
         state.objects.note_ready(item.unit, item.uid, item.process, item.restarts, now=now)
 
@@ -129,8 +131,8 @@ class ReadyLogs:
     ``on_ready`` is called in other threads. Call `close` at the end.
     """
 
-    def __init__(self, api: Api, scope: Scope, on_ready: OnReady) -> None:
-        self._reader = _LogReader(api, scope, on_ready)
+    def __init__(self, experiment: KubeExperiment, on_ready: OnReady) -> None:
+        self._reader = _LogReader(experiment, on_ready)
         self._followed: set[Execution] = set()
 
     def follow(self, observation: Observation, roster: Roster) -> None:
@@ -157,9 +159,9 @@ class _LogReader:
     read. ``on_ready`` is called after that.
     """
 
-    def __init__(self, api: Api, scope: Scope, on_ready: OnReady) -> None:
-        self._api = api
-        self._scope = scope
+    def __init__(self, experiment: KubeExperiment, on_ready: OnReady) -> None:
+        self._api = experiment.api
+        self._scope = experiment.scope
         self._on_ready = on_ready
         self._search_process = SearchProcess()
         # Messages about lines that took too long to search.

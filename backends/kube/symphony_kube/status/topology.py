@@ -18,39 +18,37 @@ from symphony_kube.status.container_environment import listed_variables, read_sh
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.render.roster import Roster
 
 Object = Mapping[str, Any]
 
 
-def describe_topology(api: Api, scope: Scope) -> Topology:
+def describe_topology(experiment: KubeExperiment) -> Topology:
     """Return the topology of an experiment. Raises `NotFound` if the experiment does not exist.
 
     If a user has deleted the first Pod, the connections between processes are unknown, because that
     Pod contains the roster.
     """
-    state, pods = experiments.observe_once(api, scope)
-    status = experiments.current_status(api, scope, state)
-    return find_topology(api, scope, status, state.units, pods)
+    state, pods = experiments.observe_once(experiment)
+    status = experiments.current_status(experiment, state)
+    return find_topology(experiment, status, state.units, pods)
 
 
 def find_topology(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     status: ExperimentStatus,
     roster: Roster,
     pods: Sequence[dict[str, Any]],
 ) -> Topology:
     """Return the topology of an experiment whose Pods are known, and list only its Services."""
-    path = collection_path("Service", scope.namespace)
+    path = collection_path("Service", experiment.namespace)
     try:
-        services = api.call("GET", path, query={"labelSelector": scope.selector})
+        services = experiment.api.call("GET", path, query={"labelSelector": experiment.selector})
     except ApiError as exc:
-        action = f"list the services of {scope.experiment!r}"
-        raise missing_right(exc, action, "list services", scope) from exc
-    variables = read_shared_variables(api, scope, pods)
+        action = f"list the services of {experiment.name!r}"
+        raise missing_right(exc, action, "list services", experiment.scope) from exc
+    variables = read_shared_variables(experiment, pods)
     if pods:
         # The environments of all containers contain the same service addresses.
         variables.update(listed_variables(pods[0]["spec"]["containers"][0]))

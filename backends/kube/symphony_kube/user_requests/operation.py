@@ -32,13 +32,11 @@ from symphony_kube.user_requests.unit_stops import UnitStops
 from symphony_kube.watch.observations import ObservationStream
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 
 def request_replacements(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     observation: Observation,
     roster: Roster,
     manifests: Mapping[str, Mapping[str, Any]],
@@ -56,14 +54,14 @@ def request_replacements(
     units = [unit for unit in roster if unit.name in manifests]
     names = [process for unit in units for process in unit.processes]
     target = RequestTarget(all_units=roster, observation=observation, names=names, units=units)
-    operation = Operation(api, scope, target, "change", None, manifests)
+    operation = Operation(experiment, target, "change", None, manifests)
 
     def change(control: Control) -> Control:
         if control.revision > revision:
-            raise BackendError(f"another command has changed experiment {scope.experiment!r}")
-        requested = with_start(control, api.now())
+            raise BackendError(f"another command has changed experiment {experiment.name!r}")
+        requested = with_start(control, experiment.api.now())
         if stops:
-            requested = with_restart(control, api.now(), math.inf)
+            requested = with_restart(control, experiment.api.now(), math.inf)
         return replace(requested, revision=revision)
 
     operation.request(target.existing, change)
@@ -78,8 +76,7 @@ class Operation:
 
     def __init__(
         self,
-        api: Api,
-        scope: Scope,
+        experiment: KubeExperiment,
         target: RequestTarget,
         verb: str,
         timeout: float | None,
@@ -87,22 +84,23 @@ class Operation:
         *,
         grace: float | None = None,
     ) -> None:
-        self._api = api
-        self._scope = scope
+        self._api = experiment.api
+        self._scope = experiment.scope
+        self._experiment = experiment
         self._target = target
         self._verb = verb
         self._timeout = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._observation = target.observation
         self._roster = {unit.name: unit for unit in target.units}
-        self._recorder = RequestRecorder(api, scope, verb, manifests)
+        self._recorder = RequestRecorder(experiment, verb, manifests)
         # The number of the attempt that each request concerned.
         self._requested = self._recorder.requested
-        self._replacer = Replacer(api, scope)
+        self._replacer = Replacer(experiment)
         self._steps = RequestedSteps(target.all_units)
         self._grace = grace
         self._stops = UnitStops(is_final=verb == "stop")
-        self._killer = Killer(api, scope)
+        self._killer = Killer(experiment)
         # The first observation can be older than the request.
         self._observed: set[str] = set()
         # The units that the supervisor creates.
@@ -251,7 +249,7 @@ class Operation:
 
         Return False if the time ``deadline`` on the monotonic clock has passed before.
         """
-        with ObservationStream(self._api, self._scope, reads_ready_logs=True) as stream:
+        with ObservationStream(self._experiment, reads_ready_logs=True) as stream:
             observation = stream.first()
             while True:
                 self._observation = observation
@@ -277,7 +275,7 @@ class Operation:
     @functools.cached_property
     def _is_supervised(self) -> bool:
         """True if a supervisor starts the processes that this command does not start."""
-        return has_supervisor(self._api, self._scope)
+        return has_supervisor(self._experiment)
 
     def _find_steps(self, observation: Observation) -> Steps:
         """Return how the requests of this command and of others continue."""
@@ -306,7 +304,7 @@ class Operation:
         """Stop the Pods of JobSets, which share the requests of one of their ranks."""
         units = self._existing(observation)
         in_parallel(
-            partial(attempts.stop_pods_of_job, self._api, self._scope),
+            partial(attempts.stop_pods_of_job, self._experiment),
             [unit for unit in units.values() if _is_stopping_in_job_set(unit)],
             threads=self._api.connections,
         )

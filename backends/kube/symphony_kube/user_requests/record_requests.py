@@ -15,8 +15,7 @@ from symphony_kube.user_requests.control_changes import with_later_stop, without
 from symphony_kube.user_requests.targets import find_target
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 
 class RequestRecorder:
@@ -27,10 +26,10 @@ class RequestRecorder:
     """
 
     def __init__(
-        self, api: Api, scope: Scope, verb: str, manifests: Mapping[str, Mapping[str, Any]]
+        self, experiment: KubeExperiment, verb: str, manifests: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        self._api = api
-        self._scope = scope
+        self._api = experiment.api
+        self._experiment = experiment
         self._verb = verb
         self._manifests = manifests
         self.requested: dict[str, int] = {}
@@ -61,7 +60,7 @@ class RequestRecorder:
             missed = [name for name in remaining if name not in self.requested]
             if not missed:
                 break
-            target = find_target(self._api, self._scope, missed, self._verb)
+            target = find_target(self._experiment, missed, self._verb)
             remaining = {
                 name: unit for name, unit in target.existing.items() if name in set(missed)
             }
@@ -99,14 +98,14 @@ class RequestRecorder:
     ) -> None:
         if unit.control.replaced:
             # A client was killed before it had created the next attempt.
-            attempts.replace_attempt(self._api, self._scope, unit, deadline=deadline)
+            attempts.replace_attempt(self._experiment, unit, deadline=deadline)
             # The replacement can have another manifest than the requested one.
             if self._verb in ("stop", "change"):
                 return
             self.requested[name] = unit.attempt.number
             return
         manifest = self._manifests.get(name)
-        if attempts.request(self._api, self._scope, unit, change, manifest) is not None:
+        if attempts.request(self._experiment, unit, change, manifest) is not None:
             self.requested[name] = unit.attempt.number
 
     def cancel_starts(self, units: Collection[UnitStatus]) -> None:
@@ -115,7 +114,7 @@ class RequestRecorder:
 
     def _cancel_start(self, unit: UnitStatus) -> None:
         change = partial(without_start, now=self._api.now(), has_ended=unit.has_ended)
-        attempts.request(self._api, self._scope, unit, change)
+        attempts.request(self._experiment, unit, change)
 
     def stop_before_start(
         self, units: Mapping[str, UnitStatus], kill_times: Mapping[str, float]
@@ -133,7 +132,7 @@ class RequestRecorder:
 
     def _stop_later(self, unit: UnitStatus, kill_at: float) -> None:
         change = partial(with_later_stop, now=self._api.now(), kill_at=kill_at)
-        attempts.request(self._api, self._scope, unit, change)
+        attempts.request(self._experiment, unit, change)
 
 
 def _without_other_ranks(units: Mapping[str, UnitStatus]) -> dict[str, UnitStatus]:

@@ -19,36 +19,35 @@ from symphony_kube.status import experiments
 from symphony_kube.status.find_pod import process_state
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 
 def send_signal(
-    api: Api, scope: Scope, processes: Sequence[str] | None, number: int, *, force: bool = False
+    experiment: KubeExperiment, processes: Sequence[str] | None, number: int, *, force: bool = False
 ) -> list[ProcessStatus]:
     """Send a signal to running processes; see `Cluster.signal_processes`."""
-    state, _ = experiments.observe_once(api, scope)
-    status = experiments.current_status(api, scope, state)
+    state, _ = experiments.observe_once(experiment)
+    status = experiments.current_status(experiment, state)
     selected = select_processes(status, processes)
     try:
         refuse_idle({process.path: process.state for process in selected})
     except Refused as exc:
-        raise BackendError(f"experiment {scope.experiment!r}: {exc}") from exc
+        raise BackendError(f"experiment {experiment.name!r}: {exc}") from exc
     refs = {ref.process: ref for ref in state.objects.container_refs if ref.running}
     names = [process.name for process in selected]
 
     def run_in_all(mode: SignalMode) -> None:
         in_parallel(
-            lambda name: _run_signal_script(api, scope, name, refs.get(name), number, mode),
+            lambda name: _run_signal_script(experiment, name, refs.get(name), number, mode),
             names,
-            threads=api.connections,
+            threads=experiment.api.connections,
         )
 
     mode = _signal_mode(number, force=force)
     if mode is SignalMode.REFUSE and len(names) > 1:
         run_in_all(SignalMode.CHECK)
     run_in_all(mode)
-    after = experiments.experiment_status(api, scope)
+    after = experiments.experiment_status(experiment)
     return [process for process in after if process.name in names]
 
 
@@ -59,8 +58,7 @@ def _signal_mode(number: int, *, force: bool) -> SignalMode:
 
 
 def _run_signal_script(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     process: str,
     ref: ContainerRef | None,
     number: int,
@@ -68,10 +66,10 @@ def _run_signal_script(
 ) -> None:
     """Run the script that sends a signal in a process's container. Raises `BackendError`."""
     if ref is None:
-        path, state = process_state(api, scope, process)
+        path, state = process_state(experiment, process)
         raise NotFound(f"process {path!r} is not running ({state}), so no signal can be sent to it")
     try:
-        result = exec_access.run_in_container(api, scope, ref, signal_command(number, mode))
+        result = exec_access.run_in_container(experiment, ref, signal_command(number, mode))
     except NotFound as exc:
         raise BackendError(
             f"no signal can be sent to {process!r}, because its image contains no shell (sh)"

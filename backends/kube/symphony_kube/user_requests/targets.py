@@ -18,8 +18,7 @@ from symphony_kube.state.unit_status import UnitStatus
 from symphony_kube.status import experiments
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 
 @dataclass(kw_only=True)
@@ -54,14 +53,14 @@ class RequestTarget:
 
 
 def find_target(
-    api: Api, scope: Scope, processes: Sequence[str] | None, action: str
+    experiment: KubeExperiment, processes: Sequence[str] | None, action: str
 ) -> RequestTarget:
     """Return the selected processes. Raises `SpecError` if a part of a group is selected."""
-    state, _ = experiments.observe_once(api, scope)
-    experiments.current_status(api, scope, state)
-    observation = state.observe(api.now())
+    state, _ = experiments.observe_once(experiment)
+    experiments.current_status(experiment, state)
+    observation = state.observe(experiment.api.now())
     if observation.deleting:
-        raise BackendError(f"experiment {scope.experiment!r} is being deleted")
+        raise BackendError(f"experiment {experiment.name!r} is being deleted")
     found = select_processes(observation.status, processes)
     if processes is None and action != "stopped":
         conditions = [unit.starts_after for unit in state.units]
@@ -99,7 +98,7 @@ def _with_other_ranks(names: Sequence[str], roster: Roster) -> list[str]:
     return list(selected)
 
 
-def find_gone(api: Api, scope: Scope, target: RequestTarget, *, is_named: bool) -> list[str]:
+def find_gone(experiment: KubeExperiment, target: RequestTarget, *, is_named: bool) -> list[str]:
     """Return the selected units without Pods that the supervisor starts again.
 
     If ``is_named`` is true, raise `BackendError` for units whose Pods were deleted and that no
@@ -114,7 +113,7 @@ def find_gone(api: Api, scope: Scope, target: RequestTarget, *, is_named: bool) 
             awaited.append(unit.name)
         elif is_lost or not is_created_later:
             lost.append(unit.name)
-    if awaited and not has_supervisor(api, scope):
+    if awaited and not has_supervisor(experiment):
         lost += awaited
         awaited = []
     if lost and is_named:
@@ -125,9 +124,9 @@ def find_gone(api: Api, scope: Scope, target: RequestTarget, *, is_named: bool) 
     return awaited
 
 
-def has_supervisor(api: Api, scope: Scope) -> bool:
+def has_supervisor(experiment: KubeExperiment) -> bool:
     """Return whether a supervisor of the experiment exists, here or in the cluster."""
-    return detached.directory_of(api, scope).exists or in_cluster.exists(api, scope)
+    return detached.directory_of(experiment).exists or in_cluster.exists(experiment)
 
 
 def refuse_ranks_of_job_sets(names: Collection[str]) -> None:

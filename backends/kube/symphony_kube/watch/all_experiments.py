@@ -13,6 +13,7 @@ from types import TracebackType
 from symphony.status import ExperimentStatus
 from symphony_kube.api import labels
 from symphony_kube.api.client import Api, Object
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import NAMESPACES, collection_path, labels_of
 from symphony_kube.state.observe import BACKEND, ExperimentState
@@ -120,7 +121,7 @@ class ExperimentsWatch:
             if any(unit.logs for unit in state.units):
                 from symphony_kube.status.ready_logs import complete_readiness
 
-                complete_readiness(self._api, self._scope(name), state)
+                complete_readiness(KubeExperiment(self._api, self._scope(name)), state)
 
     def _start(self, kind: str) -> tuple[Object, ...]:
         """List the objects of a kind and watch them, or list them again if watching is refused."""
@@ -196,7 +197,7 @@ class ExperimentsWatch:
                 continue
             del self._due[name]
             state = self._states[name]
-            complete_state(self._api, self._scope(name), state)
+            complete_state(KubeExperiment(self._api, self._scope(name)), state)
             if state.may_have_missed_launch:
                 # The watch of the Pods can be later than that of the other objects.
                 self._start(PODS)

@@ -11,8 +11,7 @@ from symphony_kube.record.stored_record import read_stored_record
 from symphony_kube.status.experiments import status_without_objects
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.state.observe import Observation
     from symphony_kube.watch.experiment_informer import ExperimentInformer
 
@@ -20,9 +19,10 @@ if TYPE_CHECKING:
 class ExistenceCheck:
     """Checks for one reader whether the experiment exists."""
 
-    def __init__(self, api: Api, scope: Scope) -> None:
-        self._api = api
-        self._scope = scope
+    def __init__(self, experiment: KubeExperiment) -> None:
+        self._api = experiment.api
+        self._scope = experiment.scope
+        self._experiment = experiment
         self._is_known = False
 
     def check_known(self, informer: ExperimentInformer) -> None:
@@ -35,7 +35,7 @@ class ExistenceCheck:
         with informer.changed:
             is_known = informer.state.is_known
         if not is_known:
-            status_without_objects(self._api, self._scope)
+            status_without_objects(self._experiment)
         self._is_known = True
 
     def check_observation(self, observation: Observation) -> None:
@@ -50,7 +50,7 @@ class ExistenceCheck:
         It still exists if only the Pods were deleted, for example by a user or with their node.
         """
         if self._scope.shared:
-            return read_stored_record(self._api, self._scope) is not None
+            return read_stored_record(self._experiment) is not None
         try:
             namespace = self._api.find(f"{NAMESPACES}/{self._scope.namespace}")
         except ApiError as exc:

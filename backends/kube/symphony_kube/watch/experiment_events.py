@@ -14,9 +14,7 @@ from symphony.errors import BackendError, NotFound
 from symphony.events import EventKind, ExperimentEvent, events_between
 from symphony.status import ENDED, ExperimentStatus
 from symphony_kube.api import client
-from symphony_kube.api.client import Api
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import items_of
 from symphony_kube.render.attempt_names import first_name
 from symphony_kube.state.observe import observe
@@ -29,6 +27,7 @@ from symphony_kube.watch.experiment_informer import SUPERVISORS
 from symphony_kube.watch.observations import ObservationStream
 
 if TYPE_CHECKING:
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.state.observe import Observation
 
 Object = Mapping[str, Any]
@@ -42,19 +41,19 @@ _LAST_LINES = 5
 
 
 def iter_events(
-    api: Api, scope: Scope, names: Container[str] | None, *, follow: bool
+    experiment: KubeExperiment, names: Container[str] | None, *, follow: bool
 ) -> Iterator[ExperimentEvent]:
     """Yield the events of an experiment.
 
     With ``follow``, continue until the experiment has finished or was deleted, or until the
     processes ``names`` have exited.
     """
-    events = EventStream(api, scope, follow=follow)
+    events = EventStream(experiment, follow=follow)
     with events.stream as stream:
         events.start()
         observation: Observation | None = stream.first()
         while observation is not None:
-            yield from events.take(observation, api.now())
+            yield from events.take(observation, experiment.api.now())
             if not follow:
                 return
             try:
@@ -92,11 +91,12 @@ class EventStream:
     events of Kubernetes. If the user may not list the events of Kubernetes, one event reports this.
     """
 
-    def __init__(self, api: Api, scope: Scope, *, follow: bool = True) -> None:
-        self._api = api
-        self._scope = scope
+    def __init__(self, experiment: KubeExperiment, *, follow: bool = True) -> None:
+        self._api = experiment.api
+        self._scope = experiment.scope
+        self._experiment = experiment
         self.stream = ObservationStream(
-            api, scope, follow=follow, reads_ready_logs=True, has_news=self._has_news
+            experiment, follow=follow, reads_ready_logs=True, has_news=self._has_news
         )
         self._previous: ExperimentStatus | None = None
         self._listed_pods: tuple[client.Object, ...] = ()
@@ -188,7 +188,7 @@ class EventStream:
         late = _late_processes(status) - known
         if not late:
             return status
-        explained = experiments.explain_now(self._api, self._scope, status, self.stream.state)
+        explained = experiments.explain_now(self._experiment, status, self.stream.state)
         if explained is None:
             return status
         found = {process.name: process for process in explained if process.name in late}

@@ -26,7 +26,8 @@ from symphony_kube.status.permission_errors import cannot_list_pods
 from symphony_kube.watch.informer import LISTED, Change, Informer
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api, Object
+    from symphony_kube.api.client import Object
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.render.roster import Roster
     from symphony_kube.status.ready_logs import Execution, ReadyLogs
 
@@ -43,11 +44,11 @@ EVENT_POLL_SECONDS = 5.0
 REST_FACTOR, MAX_REST_SECONDS = 4.0, 0.25
 
 # The informers that have readers, and the lock that protects them and the numbers of their readers.
-_shared: dict[tuple[Api, Scope], ExperimentInformer] = {}
+_shared: dict[KubeExperiment, ExperimentInformer] = {}
 _shared_lock = threading.Lock()
 
 
-def open_informer(api: Api, scope: Scope) -> tuple[ExperimentInformer, tuple[Object, ...]]:
+def open_informer(experiment: KubeExperiment) -> tuple[ExperimentInformer, tuple[Object, ...]]:
     """Return the informer that the readers of an experiment share, and the present Pods.
 
     Each reader calls `ExperimentInformer.release` at its end. Raises `NotFound` if no experiment
@@ -55,10 +56,10 @@ def open_informer(api: Api, scope: Scope) -> tuple[ExperimentInformer, tuple[Obj
     """
     while True:
         with _shared_lock:
-            informer = _shared.get((api, scope))
+            informer = _shared.get(experiment)
             is_new = informer is None or not informer.is_shareable
             if informer is None or is_new:
-                informer = _shared[api, scope] = ExperimentInformer(api, scope)
+                informer = _shared[experiment] = ExperimentInformer(experiment)
             informer.readers += 1
         try:
             pods = informer.list_objects()
@@ -82,13 +83,18 @@ class ExperimentInformer:
     """
 
     def __init__(
-        self, api: Api, scope: Scope, *, roster: Roster | None = None, follow: bool = True
+        self, experiment: KubeExperiment, *, roster: Roster | None = None, follow: bool = True
     ) -> None:
-        self._api = api
-        self._scope = scope
+        self._api = experiment.api
+        self._scope = experiment.scope
+        self._experiment = experiment
         self._supervising = roster is not None
         self._informer = Informer(
-            api, _paths(scope), scope.present_selector, queries=_queries(scope), follow=follow
+            experiment.api,
+            _paths(experiment.scope),
+            experiment.scope.present_selector,
+            queries=_queries(experiment.scope),
+            follow=follow,
         )
         # Held while objects are listed.
         self._listing = threading.Lock()
@@ -106,7 +112,7 @@ class ExperimentInformer:
         self._follows = follow
         self._ready_logs: ReadyLogs | None = None
         self.changed = self._informer.changed
-        self.state = ExperimentState(scope.experiment, roster=roster)
+        self.state = ExperimentState(experiment.name, roster=roster)
         self.version = 0
         self.readers = 0
         self.is_replaced = False
@@ -135,7 +141,7 @@ class ExperimentInformer:
         with _shared_lock:
             self.readers -= 1
             is_unused = self.readers <= 0
-            key = (self._api, self._scope)
+            key = self._experiment
             if is_unused and _shared.get(key) is self:
                 del _shared[key]
         if is_unused:
@@ -174,7 +180,7 @@ class ExperimentInformer:
         if state.known_units.has_jobs or (state.empty and not self._supervising):
             self._list_optional(JOBS)
         if not self._supervising:
-            complete_state(self._api, self._scope, state)
+            complete_state(self._experiment, state)
             if state.may_have_missed_launch:
                 pods = self._informer.start(PODS)
                 self._apply_changes()
@@ -264,10 +270,10 @@ class ExperimentInformer:
                 return
             latest, roster = self.observe(), self.state.units
         executions = unready_executions(latest, roster, late=self._follows)
-        find_ready(self._api, self._scope, executions, self._note_ready)
+        find_ready(self._experiment, executions, self._note_ready)
         with self.changed:
             if self._follows and self._ready_logs is None:
-                self._ready_logs = ReadyLogs(self._api, self._scope, self._note_ready)
+                self._ready_logs = ReadyLogs(self._experiment, self._note_ready)
                 self._observation = None
 
     def _note_ready(self, execution: Execution) -> None:

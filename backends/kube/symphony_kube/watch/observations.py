@@ -16,8 +16,8 @@ from symphony_kube.watch.existence import ExistenceCheck
 from symphony_kube.watch.experiment_informer import ExperimentInformer, open_informer
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api, Object
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.client import Object
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.record.change_log import LoggedChange
     from symphony_kube.record.ending import StoppedProcesses
     from symphony_kube.render.roster import Roster
@@ -43,8 +43,7 @@ class ObservationStream:
 
     def __init__(
         self,
-        api: Api,
-        scope: Scope,
+        experiment: KubeExperiment,
         *,
         roster: Roster | None = None,
         created: frozenset[str] = frozenset(),
@@ -53,8 +52,9 @@ class ObservationStream:
         reads_ready_logs: bool = False,
         has_news: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._api = api
-        self._scope = scope
+        self._api = experiment.api
+        self._scope = experiment.scope
+        self._experiment = experiment
         self._roster = roster
         self._created = created
         self._ended = ended
@@ -65,7 +65,7 @@ class ObservationStream:
         self._opened: ExperimentInformer | None = None
         self._closing = threading.Event()
         self._lock = threading.Lock()
-        self._existence = ExistenceCheck(api, scope)
+        self._existence = ExistenceCheck(experiment)
         # The number of changes that the latest observation contains.
         self._version = 0
         self._last: Observation | None = None
@@ -143,14 +143,14 @@ class ObservationStream:
         """
         if self._supervising or not self._follow:
             informer = ExperimentInformer(
-                self._api, self._scope, roster=self._roster, follow=self._follow
+                self._experiment, roster=self._roster, follow=self._follow
             )
             informer.readers = 1
             informer.state.created = self._created
             informer.state.ended = self._ended
             pods = informer.list_objects()
         else:
-            informer, pods = open_informer(self._api, self._scope)
+            informer, pods = open_informer(self._experiment)
         if self._reads_ready_logs:
             try:
                 informer.read_ready_logs()

@@ -23,7 +23,7 @@ from symphony_kube.watch.observations import ObservationStream
 if TYPE_CHECKING:
     from symphony.status import ExperimentStatus
     from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.state.observe import ExperimentState, Observation
 
 # A watch that the server has ended is usually continued much faster.
@@ -31,13 +31,13 @@ OUTAGE_SECONDS = 2.0
 
 
 @contextmanager
-def watch_experiment(api: Api, scope: Scope) -> Iterator[Callable[[], WatchedStatuses]]:
+def watch_experiment(experiment: KubeExperiment) -> Iterator[Callable[[], WatchedStatuses]]:
     """Return a context with a function for reading a status; see `Cluster.watch_experiment`.
 
     The function raises `NotFound` if the experiment does not exist or no longer exists.
     """
-    setup = _SetupReasons(api, scope)
-    open_stream = partial(ObservationStream, api, scope, reads_ready_logs=True)
+    setup = _SetupReasons(experiment)
+    open_stream = partial(ObservationStream, experiment, reads_ready_logs=True)
     with ExitStack() as opened:
         stream = opened.enter_context(open_stream())
         observation = stream.first()
@@ -55,8 +55,10 @@ def watch_experiment(api: Api, scope: Scope) -> Iterator[Callable[[], WatchedSta
             # Requests would wait for the end of an outage.
             if not stream.silent_seconds:
                 setup.update(observation, stream.state)
-            status = replace(setup.explain(observation.status), clock_offset=api.clock_offset)
-            return WatchedStatuses([status], _outage(api, stream.silent_seconds))
+            status = replace(
+                setup.explain(observation.status), clock_offset=experiment.api.clock_offset
+            )
+            return WatchedStatuses([status], _outage(experiment.api, stream.silent_seconds))
 
         yield read
 
@@ -90,9 +92,8 @@ class _SetupReasons:
     Such a Pod does not change, so the watch reports nothing.
     """
 
-    def __init__(self, api: Api, scope: Scope) -> None:
-        self._api = api
-        self._scope = scope
+    def __init__(self, experiment: KubeExperiment) -> None:
+        self._experiment = experiment
         # The latest statuses with and without reasons.
         self._explained: ExperimentStatus | None = None
         self._status: ExperimentStatus | None = None
@@ -105,7 +106,7 @@ class _SetupReasons:
         is_due = time.monotonic() >= self._next or (has_reasons and status != self._status)
         if not is_due or not can_explain(status):
             return
-        self._explained = explain_now(self._api, self._scope, status, state)
+        self._explained = explain_now(self._experiment, status, state)
         self._status = status
         self._next = time.monotonic() + pod_events.SLOW_SETUP_SECONDS
 

@@ -17,8 +17,7 @@ from symphony_kube.watch.observations import ObservationStream
 if TYPE_CHECKING:
     from symphony.cluster import OnChange
     from symphony.cluster.matching import Until
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.render.roster import Roster
     from symphony_kube.state.observe import ExperimentState, Observation
 
@@ -32,8 +31,7 @@ LONGEST_PAUSE_SECONDS = 60.0
 
 
 def wait(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     *,
     timeout: float | None,
     on_change: OnChange,
@@ -53,7 +51,7 @@ def wait(
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     unpulled_since: dict[str, float] = {}
-    with ObservationStream(api, scope, reads_ready_logs=until == "ready") as stream:
+    with ObservationStream(experiment, reads_ready_logs=until == "ready") as stream:
         observation = stream.first()
         while True:
             if on_change is not None:
@@ -65,7 +63,7 @@ def wait(
                 limit = deadline
                 if timeout is None:
                     limit = _image_deadline(observation.status, awaited, unpulled_since)
-                later = _next(api, scope, stream, observation, limit, on_change)
+                later = _next(experiment, stream, observation, limit, on_change)
                 if later is None and timeout is None:
                     raise _image_timeout(observation.status, unpulled_since)
                 if later is None:
@@ -77,17 +75,17 @@ def wait(
                 if later is None:
                     return observation.status
             else:
-                return _with_test_results(api, scope, observation.status, stream.state)
+                return _with_test_results(experiment, observation.status, stream.state)
             observation = later
 
 
 def _with_test_results(
-    api: Api, scope: Scope, status: ExperimentStatus, state: ExperimentState
+    experiment: KubeExperiment, status: ExperimentStatus, state: ExperimentState
 ) -> ExperimentStatus:
     """Return a status with the results of the tests of processes that are not ready in time."""
     if not any(process.not_ready_in_time for process in status):
         return status
-    return explain_now(api, scope, status, state) or status
+    return explain_now(experiment, status, state) or status
 
 
 def _image_deadline(
@@ -138,8 +136,7 @@ def _check_awaited_images(roster: Roster, observation: Observation) -> None:
 
 
 def _next(
-    api: Api,
-    scope: Scope,
+    experiment: KubeExperiment,
     stream: ObservationStream,
     observation: Observation,
     deadline: float | None,
@@ -164,7 +161,7 @@ def _next(
             return later
         # An error is ignored, because the watch receives the same error and determines whether it
         # is temporary.
-        status = explain_now(api, scope, observation.status, stream.state)
+        status = explain_now(experiment, observation.status, stream.state)
         if not pod_events.is_setting_up(observation.status):
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         if status is not None and status != reported:

@@ -10,6 +10,7 @@ from symphony.errors import BackendError, NotFound, SpecError, Unreachable
 from symphony_kube.access import copy
 from symphony_kube.access.copy import transfer
 from symphony_kube.access.tar_stream import OutgoingArchive
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.streams import channels
 from tests import file_trees
 from tests.backends.kube.module_experiment import FOREVER, launched
@@ -112,8 +113,7 @@ def test_large_file_with_progress(worker, tmp_path):
     seen = []
     scope = worker.cluster.scope(worker.name)
     transfer(
-        worker.cluster.api,
-        scope,
+        KubeExperiment(worker.cluster.api, scope),
         str(tmp_path / "big"),
         "worker:big",
         progress=lambda *now: seen.append(now),
@@ -241,8 +241,7 @@ def test_damaged_upload_is_discarded(worker, tmp_path, monkeypatch):
     cluster = worker.cluster
     with pytest.raises(BackendError, match="it became shorter while it was copied"):
         transfer(
-            cluster.api,
-            cluster.scope(worker.name),
+            KubeExperiment(cluster.api, cluster.scope(worker.name)),
             str(tmp_path / "file"),
             "worker:never",
             progress=lambda *_: os.truncate(tmp_path / "file", size // 2),

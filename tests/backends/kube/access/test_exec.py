@@ -12,6 +12,7 @@ import pytest
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable, Unsupported
 from symphony_kube.access import exec, exec_stream
 from symphony_kube.access.exec_stream import ExecStream
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.retries import Timeouts
 from symphony_kube.api.streams import channels
 from symphony_kube.api.streams.spdy import Spdy
@@ -219,7 +220,7 @@ def test_a_shell_receives_keys_and_sizes(worker, tmp_path):
         terminal.close()
     assert b"login requires a terminal" in worker.piped(stdin=subprocess.DEVNULL).stderr
     with pytest.raises(Unsupported):
-        exec.login(None, worker.cluster.scope(worker.name), "worker")
+        exec.login(KubeExperiment(None, worker.cluster.scope(worker.name)), "worker")
 
 
 def test_lost_connection_missing_right_and_slow_server(worker, kube_faults, kube_session):

@@ -13,6 +13,7 @@ import pytest
 
 from symphony.errors import NotFound, SpecError
 from symphony_kube.access import external_services, port_forward
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import Scope
 from tests.backends.kube.conftest import wait_until
 from tests.backends.kube.module_experiment import FOREVER, launched, python, through
@@ -196,9 +197,11 @@ def test_load_balancer_address(monkeypatch, status, address):
         "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
         "status": {"loadBalancer": status},
     }
-    monkeypatch.setattr(external_services, "list_services", lambda api, scope: {"web": service})
+    monkeypatch.setattr(external_services, "list_services", lambda experiment: {"web": service})
     assert (
-        external_services.external_address(None, Scope(experiment="e", namespace="e"), "web")
+        external_services.external_address(
+            KubeExperiment(None, Scope(experiment="e", namespace="e")), "web"
+        )
         == address
     )
 
@@ -214,4 +217,4 @@ def test_external_address_of_a_node_is_preferred():
             return {"items": nodes if path.endswith("nodes") else [], "metadata": {}}
 
     service = {"spec": {"selector": {}}}
-    assert external_services._node_host(Api(), SCOPE, service) == "5.6.7.8"
+    assert external_services._node_host(KubeExperiment(Api(), SCOPE), service) == "5.6.7.8"

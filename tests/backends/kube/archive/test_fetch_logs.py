@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.retries import Timeouts, pause
 from symphony_kube.archive.fetch_logs import MAX_FAILURES, LogFetcher, LogLimits
@@ -54,7 +55,7 @@ def test_logs_of_a_node_that_provides_none_are_given_up(tmp_path, status, tries)
     others = [ref(f"other-{number}", "10.0.0.2") for number in range(5)]
     server = Server(status)
     directory = tmp_path / "logs"
-    fetcher = LogFetcher(server, SCOPE, [*broken, *others], directory, LogLimits())
+    fetcher = LogFetcher(KubeExperiment(server, SCOPE), [*broken, *others], directory, LogLimits())
     fetcher.start()
     fetcher.finish()
     (problem,) = fetcher.problems()
@@ -70,7 +71,7 @@ def test_a_node_without_address_is_asked_once_and_its_logs_take_no_space(tmp_pat
     server = Server(500, detail)
     refs = [ref(f"broken-{number}", "") for number in range(1000)]
     directory = tmp_path / "logs"
-    fetcher = LogFetcher(server, SCOPE, refs, directory, LogLimits())
+    fetcher = LogFetcher(KubeExperiment(server, SCOPE), refs, directory, LogLimits())
     fetcher.start()
     fetcher.finish()
     (problem,) = fetcher.problems()

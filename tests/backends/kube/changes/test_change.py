@@ -16,6 +16,7 @@ import pytest
 from symphony.errors import AlreadyExists, BackendError, LaunchIncomplete, Unreachable
 from symphony.plan.policies import Policies
 from symphony.status import ReasonCode, State
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.changes import apply_changes
 from symphony_kube.lifecycle import description, launch
 from symphony_kube.lifecycle.supervisor import detached
@@ -119,7 +120,7 @@ def test_interrupted_changes_are_completed(shared, kube_cluster, name, tmp_path,
 
 def policies_of(cluster, name):
     """Return the policies of the supervisor of this machine, or None if none is running."""
-    directory = directory_of(cluster.api, cluster.scope(name))
+    directory = directory_of(KubeExperiment(cluster.api, cluster.scope(name)))
     return directory.run().policies if directory.holder() else None
 
 
@@ -222,7 +223,7 @@ def test_a_supervisor_of_an_earlier_version_on_another_machine_does_not_notice_a
         return experiment
 
     shared.launch(describe("1"))
-    store = description.DescriptionStore(shared.api, shared.scope(name))
+    store = description.DescriptionStore(KubeExperiment(shared.api, shared.scope(name)))
     with store.claimed() as running:
         store.write(replace(running, host="another", follows=follows))
     reasons = shared.diff(describe("2")).relaunch
@@ -251,7 +252,7 @@ def test_change_waits_for_a_node_that_is_full_for_a_moment(
     shared.launch(describe("1"))
     nodes.run("db")
     nodes.run("app")
-    directory = directory_of(shared.api, shared.scope(name))
+    directory = directory_of(KubeExperiment(shared.api, shared.scope(name)))
     wait_until(lambda: not directory.exists)
     is_done, seen = operation.Operation._is_done, threading.Event()
 
@@ -295,12 +296,12 @@ def test_supervisor_moves_to_the_machine_of_the_change(shared, name, nodes, tmp_
 
     shared.launch(describe(ends_with=["worker"]))
     nodes.run("server", "worker")
-    first = directory_of(shared.api, shared.scope(name))
+    first = directory_of(KubeExperiment(shared.api, shared.scope(name)))
     # The name of the machine is another one for this process and the supervisor that it starts.
     (tmp_path / "sitecustomize.py").write_text("import socket; socket.gethostname = lambda: 'b'")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(socket, "gethostname", lambda: "b")
-    assert not directory_of(shared.api, shared.scope(name)).exists
+    assert not directory_of(KubeExperiment(shared.api, shared.scope(name))).exists
     shared.up(describe(ends_with=["later"]))
     wait_until(lambda: not first.path.exists())
     assert policies_of(shared, name) == Policies(ends_with=("later",))

@@ -12,6 +12,7 @@ from kubetest.rawapi import MERGE_PATCH
 from symphony import Experiment
 from symphony.plan.changes import RESTARTED, STARTED, UNCHANGED, UPDATED, ProcessChange
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.changes.service_drift import find_drift, service_patch, with_drift
 from symphony_kube.cluster import KubeCluster
 from tests.backends.kube.conftest import unschedulable
@@ -63,7 +64,7 @@ def drift(change: Callable[[dict[str, Service]], object]) -> dict[str, list[str]
     rendered = manifest()
     server = Server(rendered)
     change(server.services)
-    return find_drift(server, rendered.scope, rendered, SERVICES)
+    return find_drift(KubeExperiment(server, rendered.scope), rendered, SERVICES)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_services_of_the_new_description_alone_are_not_missed() -> None:
     rendered = manifest()
     server = Server(rendered)
     del server.services["e-web"]
-    assert find_drift(server, rendered.scope, rendered, ["alone"]) == {}
+    assert find_drift(KubeExperiment(server, rendered.scope), rendered, ["alone"]) == {}
 
 
 def test_a_user_who_may_not_list_services_finds_nothing() -> None:
@@ -117,7 +118,7 @@ def test_a_user_who_may_not_list_services_finds_nothing() -> None:
             raise ApiError("services is forbidden", status=403)
 
     rendered = manifest()
-    assert find_drift(Refusing(), rendered.scope, rendered, SERVICES) == {}
+    assert find_drift(KubeExperiment(Refusing(), rendered.scope), rendered, SERVICES) == {}
 
 
 def test_ports_can_have_more_fields_by_the_options() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from kubetest.rawapi import MERGE_PATCH
 from symphony_kube.api import labels as names
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import Scope
 from symphony_kube.lifecycle.supervisor.detached import directory_of
 from symphony_kube.render.stop_script import scripts_name
@@ -98,7 +99,7 @@ def test_delete_stops_the_supervisor(kube_cluster, shared, name):
     unschedulable(exp, "first")
     unschedulable(exp, "second").starts_after("first")
     shared.launch(exp)
-    directory = directory_of(shared.api, shared.scope(name))
+    directory = directory_of(KubeExperiment(shared.api, shared.scope(name)))
     supervisor = os.pidfd_open(directory.holder())
     shared.delete(name)
     exited, _, _ = select.select([supervisor], [], [], 10)

@@ -16,6 +16,7 @@ from kubetest.rawapi import MERGE_PATCH
 from symphony.errors import AlreadyExists, LaunchFailed
 from symphony.status import State
 from symphony_kube.api import labels as names
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.lifecycle import launch
 from symphony_kube.lifecycle.description import DescriptionStore
 from symphony_kube.lifecycle.supervisor.detached import directory_of
@@ -294,10 +295,10 @@ def test_a_launch_that_completes_while_another_examines_it_is_not_replaced(
 
     thread = threading.Thread(target=launch_first)
 
-    def read_after_launch(api, scope):
+    def read_after_launch(experiment):
         has_listed.set()
         thread.join()
-        return read_stored_record(api, scope)
+        return read_stored_record(experiment)
 
     monkeypatch.setattr(
         "symphony_kube.lifecycle.launch._wait_for_service_account",
@@ -342,7 +343,7 @@ def test_a_launch_does_not_replace_what_another_has_launched_at_the_same_time(
     supervised = any_cluster.new_experiment(name)
     unschedulable(supervised, "db").binds("store")
     unschedulable(supervised, "app", starts_after=["db"])
-    directory = directory_of(any_cluster.api, scope)
+    directory = directory_of(KubeExperiment(any_cluster.api, scope))
     delete, pods, pids = launch.delete.delete, {}, []
 
     def delete_after_other_launch(*args, **options):
@@ -361,7 +362,7 @@ def test_a_launch_does_not_replace_what_another_has_launched_at_the_same_time(
     assert pod_uids(kube_cluster, scope.namespace) == pods
     assert pids[0] is not None
     assert directory.holder() == pids[0]
-    description = DescriptionStore(any_cluster.api, scope)
+    description = DescriptionStore(KubeExperiment(any_cluster.api, scope))
     assert description.read() is not None
     assert not description.is_deleting
     runs = [run for run in any_cluster.list_runs() if run.experiment == name]
@@ -387,7 +388,9 @@ def test_a_launch_that_fails_does_not_stop_the_supervisor_of_another(
     monkeypatch.setattr(launch, "remove_previous", launch_after_look)
     with pytest.raises(AlreadyExists):
         any_cluster.launch(exp)
-    assert directory_of(any_cluster.api, any_cluster.scope(name)).holder() is not None
+    assert (
+        directory_of(KubeExperiment(any_cluster.api, any_cluster.scope(name))).holder() is not None
+    )
     any_cluster.delete(name)
 
 
@@ -407,7 +410,9 @@ def test_a_launch_that_was_replaced_does_not_stop_the_supervisor_of_another(
     monkeypatch.setattr(launch, "_supervise", replace_before_supervision)
     with pytest.raises(LaunchFailed, match="was deleted while it was being launched"):
         any_cluster.launch(exp)
-    assert directory_of(any_cluster.api, any_cluster.scope(name)).holder() is not None
+    assert (
+        directory_of(KubeExperiment(any_cluster.api, any_cluster.scope(name))).holder() is not None
+    )
     any_cluster.delete(name)
 
 
@@ -422,17 +427,17 @@ def test_status_of_an_experiment_that_is_launched_while_it_is_read(
     if kind == "jobs":
         worker.job()
 
-    def read_after_launch(api, scope):
+    def read_after_launch(experiment):
         monkeypatch.undo()
         shared.launch(exp)
-        return read_stored_record(api, scope)
+        return read_stored_record(experiment)
 
     monkeypatch.setattr("symphony_kube.status.experiments.read_stored_record", read_after_launch)
     if is_watched:
-        with ObservationStream(shared.api, shared.scope(name)) as stream:
+        with ObservationStream(KubeExperiment(shared.api, shared.scope(name))) as stream:
             status = stream.first().status
     else:
-        status = experiment_status(shared.api, shared.scope(name))
+        status = experiment_status(KubeExperiment(shared.api, shared.scope(name)))
     assert [process.state for process in status] == [State.PENDING]
 
 

@@ -6,6 +6,7 @@
 import pytest
 
 from symphony.errors import BackendError, LaunchFailed, NotFound
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.lifecycle.rights import ACCESS_REVIEWS
 from symphony_kube.lifecycle.supervisor.detached import directory_of
 from tests.backends.kube.conftest import managed_objects, unschedulable
@@ -77,7 +78,7 @@ def test_a_supervisor_that_cannot_run_in_the_cluster_runs_on_this_machine(
     exp = cluster.new_experiment(name, deadline="6h")
     unschedulable(exp, "worker")
     (note,) = cluster.launch(exp).notes
-    pid = directory_of(cluster.api, cluster.scope(name)).holder()
+    pid = directory_of(KubeExperiment(cluster.api, cluster.scope(name))).holder()
     assert note.startswith(
         f"the experiment is supervised by process {pid} on this machine; it cannot run in the "
         f"cluster: cannot create secret '{name}-symphony-supervisor'"

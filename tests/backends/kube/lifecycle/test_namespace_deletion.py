@@ -4,6 +4,7 @@ import pytest
 
 from symphony.errors import BackendError
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import POD_GROUP, Scope
 from symphony_kube.lifecycle import delete
 from symphony_kube.lifecycle.queued_groups import group_of, release_groups
@@ -66,26 +67,28 @@ def test_api_of_another_program_that_does_not_answer_is_named_at_once(monkeypatc
     monkeypatch.setattr(delete, "DISCOVERY_SECONDS", 0.01)
     server = Server(stale=100)
     with pytest.raises(BackendError, match=r"its Pods are gone, but.*visibility\.kueue\.x-k8s\.io"):
-        delete.finish_namespace(server, SCOPE, "1")
+        delete.finish_namespace(KubeExperiment(server, SCOPE), "1")
     assert server.reads == 2
 
 
 def test_short_failure_of_an_api_of_another_program_is_tolerated(monkeypatch):
     monkeypatch.setattr(delete, "DISCOVERY_SECONDS", 0.01)
-    delete.finish_namespace(Server(stale=1, answers=3), SCOPE, "1")
+    delete.finish_namespace(KubeExperiment(Server(stale=1, answers=3), SCOPE), "1")
 
 
 @pytest.mark.parametrize(("kueue", "version"), [("v1beta2", "v1beta2"), (None, "v1beta1")])
 def test_workloads_of_groups_are_deleted(kueue, version):
     server = Server(kueue=kueue)
-    release_groups(server, SCOPE, {"1": "a", "pod-of-a": "a", "pod-of-b": "b", "2": ""})
+    release_groups(
+        KubeExperiment(server, SCOPE), {"1": "a", "pod-of-a": "a", "pod-of-b": "b", "2": ""}
+    )
     path = f"/apis/kueue.x-k8s.io/{version}/namespaces/e/workloads"
     assert sorted(server.deleted) == [(f"{path}/a", "uid-a"), (f"{path}/b", "uid-b")]
 
 
 def test_workload_of_another_group_with_the_same_name_is_not_deleted():
     server = Server(kueue="v1beta2")
-    release_groups(server, SCOPE, {"1": "a"})
+    release_groups(KubeExperiment(server, SCOPE), {"1": "a"})
     assert server.deleted == []
 
 
@@ -95,5 +98,5 @@ def test_group_of_a_pod():
 
 def test_kueue_is_not_asked_without_groups():
     server = Server(kueue="v1beta2")
-    release_groups(server, SCOPE, {"1": group_of({"metadata": {"labels": {}}})})
+    release_groups(KubeExperiment(server, SCOPE), {"1": group_of({"metadata": {"labels": {}}})})
     assert not server.deleted

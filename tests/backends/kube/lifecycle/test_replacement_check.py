@@ -8,7 +8,7 @@ import pytest
 
 from symphony.errors import AlreadyExists, LaunchFailed
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import Scope
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.lifecycle import launch
 from symphony_kube.lifecycle.server_check import check_replacement, check_with_server
 from tests.backends.kube.specimens import SPECIMENS
@@ -73,8 +73,8 @@ def test_running_experiment_is_deleted_only_after_the_check(
     monkeypatch.setattr(launch, f"_find_in_{place}_namespace", lambda *_, **__: previous)
     steps: list[str] = []
 
-    def delete(_: object, scope: Scope, **options: object) -> None:
-        assert scope.run == "r"
+    def delete(experiment: KubeExperiment, **options: object) -> None:
+        assert experiment.scope.run == "r"
         steps.append("delete")
 
     monkeypatch.setattr(launch.delete, "delete", delete)
@@ -88,8 +88,10 @@ def test_running_experiment_is_deleted_only_after_the_check(
 
     def remove(**options: Any) -> None:
         launch.remove_previous(
-            None,  # type: ignore[arg-type]
-            scope,
+            KubeExperiment(
+                None,  # type: ignore[arg-type]
+                scope,
+            ),
             jobs_only=False,
             **options,
         )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import Scope
 from symphony_kube.logs import follow
 from symphony_kube.logs.lines import LogPosition
@@ -67,7 +68,7 @@ def read(
 
     place = LogPosition() if position is None else position
     reader = follow._LogReader(
-        node, SCOPE, place, list(sources), put, is_final=not follows, follow=follows
+        KubeExperiment(node, SCOPE), place, list(sources), put, is_final=not follows, follow=follows
     )
     reader.start()
     lines: list[bytes] = []

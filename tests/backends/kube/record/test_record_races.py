@@ -19,6 +19,7 @@ from symphony.plan.changes import Snapshot
 from symphony.plan.policies import Policies
 from symphony_kube.api import compare_and_swap as compare_and_swap_module
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import HOLDER, Scope
 from symphony_kube.api.resources import collection_path
 from symphony_kube.lifecycle import description as description_module
@@ -181,7 +182,7 @@ class History:
         try:
             self.reach(program, "begins")
             for entries in program.entries:
-                publish(Api(self, program), SCOPE, ROSTER, {}, entries)
+                publish(KubeExperiment(Api(self, program), SCOPE), ROSTER, {}, entries)
                 program.published.append(entries)
             for number in range(program.changes):
                 self._change(program, f"{program.name}.{number}")
@@ -195,7 +196,7 @@ class History:
 
     def _change(self, program, change):
         """Add a change to the description, as `up` does."""
-        store = DescriptionStore(Api(self, program), SCOPE)
+        store = DescriptionStore(KubeExperiment(Api(self, program), SCOPE))
         program.is_overtaken = False
         try:
             with store.claimed() as found:
@@ -284,7 +285,7 @@ def check_changes(history):
     """Check that each change of the description was made to the result of the one before."""
     for program in history.programs:
         assert program.error is None, (program.error, history.story)
-    stored = DescriptionStore(Reader(history.server), SCOPE).read()
+    stored = DescriptionStore(KubeExperiment(Reader(history.server), SCOPE)).read()
     found = stored.options["changes"]
     assert stored.revision == len(found) == len(set(found)), history.story
     for program in history.programs:

@@ -14,6 +14,7 @@ from symphony.plan.policies import Policies
 from symphony.status import ReasonCode, State
 from symphony_kube.api import error_messages
 from symphony_kube.api.compare_and_swap import MAX_TRIES, compare_and_swap
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import ENDING, HOLDER, POLICIES, ROSTER
 from symphony_kube.lifecycle import description
 from symphony_kube.lifecycle.description import DescriptionStore
@@ -141,13 +142,14 @@ def test_several_programs_add_to_the_record_at_the_same_time(shared, name):
     scope = launch(shared, name)
     entries = [PROBLEMS, *(ending(f"reason {number}", "worker") for number in range(4))]
     threads = [
-        threading.Thread(target=store_entries, args=(shared.api, scope, each)) for each in entries
+        threading.Thread(target=store_entries, args=(KubeExperiment(shared.api, scope), each))
+        for each in entries
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    record = read_stored_record(shared.api, scope).record
+    record = read_stored_record(KubeExperiment(shared.api, scope)).record
     assert record.problems == PROBLEMS.problems
     assert record.ending in {each.ending for each in entries[1:]}
     assert decode_roster(record.roster)[0].name == "worker"
@@ -156,9 +158,9 @@ def test_several_programs_add_to_the_record_at_the_same_time(shared, name):
 
 def test_the_first_decision_about_the_end_is_the_valid_one(shared, name, secret):
     scope = launch(shared, name)
-    store_entries(shared.api, scope, ending("first", "worker"))
+    store_entries(KubeExperiment(shared.api, scope), ending("first", "worker"))
     version = secret()["metadata"]["resourceVersion"]
-    store_entries(shared.api, scope, ending("second", "worker"))
+    store_entries(KubeExperiment(shared.api, scope), ending("second", "worker"))
     assert secret()["metadata"]["resourceVersion"] == version
     assert record_in_secret(secret()).ending == ending("first", "worker").ending
     shared.delete(name)
@@ -166,12 +168,12 @@ def test_the_first_decision_about_the_end_is_the_valid_one(shared, name, secret)
 
 def test_a_claim_is_kept_while_a_supervisor_adds_to_the_record(shared, name, secret):
     scope = launch(shared, name)
-    store = DescriptionStore(shared.api, scope)
+    store = DescriptionStore(KubeExperiment(shared.api, scope))
     with store.claimed() as claimed:
-        store_entries(shared.api, scope, PROBLEMS)
+        store_entries(KubeExperiment(shared.api, scope), PROBLEMS)
         roster = (Unit(name="other", processes=("other",)),)
         store.write(claimed, record_of_change(1, roster, Policies(), {}, ()))
-        store_entries(shared.api, scope, ending("stopped", "worker"))
+        store_entries(KubeExperiment(shared.api, scope), ending("stopped", "worker"))
         store.write(claimed)
         store.check_claim()
     record = record_in_secret(secret())
@@ -189,14 +191,14 @@ def test_a_claim_is_repeated_if_a_supervisor_adds_to_the_record_after_it_was_rea
 ):
     """The API server refuses the first claim with a conflict."""
     scope = launch(shared, name)
-    store = DescriptionStore(shared.api, scope)
+    store = DescriptionStore(KubeExperiment(shared.api, scope))
     entries = [PROBLEMS]
     read, reads = store.read, []
 
     def read_before_supervisor():
         reads.append(read())
         while entries:
-            store_entries(shared.api, scope, entries.pop())
+            store_entries(KubeExperiment(shared.api, scope), entries.pop())
         return reads[-1]
 
     monkeypatch.setattr(store, "read", read_before_supervisor)
@@ -213,7 +215,7 @@ def test_a_claim_is_recognised_if_its_answer_is_lost(
 ):
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     scope = launch(cluster, name)
-    store = DescriptionStore(cluster.api, scope)
+    store = DescriptionStore(KubeExperiment(cluster.api, scope))
     # A command that waited for itself would fail.
     monkeypatch.setattr(description, "_PAUSE_SECONDS", None)
     kube_faults.reset(method="PATCH", path="symphony-description", times=1, after=True)
@@ -227,7 +229,10 @@ def test_a_claim_is_recognised_if_its_answer_is_lost(
 @pytest.mark.parametrize("other", ["claims", "deletes"])
 def test_a_claim_is_lost_if_another_command_claims_or_deletes(shared, name, other):
     scope = launch(shared, name)
-    store, second = DescriptionStore(shared.api, scope), DescriptionStore(shared.api, scope)
+    store, second = (
+        DescriptionStore(KubeExperiment(shared.api, scope)),
+        DescriptionStore(KubeExperiment(shared.api, scope)),
+    )
     with store.claimed() as claimed:
         if other == "claims":
             second.read()
@@ -245,7 +250,7 @@ def test_a_claim_is_kept_if_the_answer_to_a_change_is_lost(
     monkeypatch.setattr(description, "RENEW_SECONDS", 0.05)
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     scope = launch(cluster, name)
-    store = DescriptionStore(cluster.api, scope)
+    store = DescriptionStore(KubeExperiment(cluster.api, scope))
     with store.claimed() as claimed:
         kube_faults.reset(method="PATCH", path="symphony-description", times=1, after=True)
         lost = kube_faults.count(method="PATCH", path="symphony-description") + 1
@@ -290,22 +295,22 @@ def test_a_change_of_an_experiment_of_version_0_1_stores_the_record(shared, name
 
 def test_a_change_by_version_0_1_is_newer_than_the_record(kube_cluster, shared, name, secret):
     scope = launch(shared, name)
-    store_entries(shared.api, scope, PROBLEMS)
+    store_entries(KubeExperiment(shared.api, scope), PROBLEMS)
     changed = record_of_change(1, (Unit(name="other", processes=("other",)),), Policies(), {}, ())
     patch = {"metadata": {"annotations": changed.annotations()}}
     path = kube_cluster.path(f"secrets/{name}-symphony-description")
     kube_cluster.raw.call("PATCH", path, patch, MERGE_PATCH)
-    record = read_stored_record(shared.api, scope).record
+    record = read_stored_record(KubeExperiment(shared.api, scope)).record
     assert (record.roster, record.problems) == (changed.roster, PROBLEMS.problems)
-    store_entries(shared.api, scope, ending("stopped", "other"))
-    assert read_stored_record(shared.api, scope).record.roster == changed.roster
+    store_entries(KubeExperiment(shared.api, scope), ending("stopped", "other"))
+    assert read_stored_record(KubeExperiment(shared.api, scope)).record.roster == changed.roster
     assert ROSTER not in secret()["metadata"]["annotations"]
     shared.delete(name)
 
 
 def test_entries_are_added_to_a_record_of_version_0_1(shared, earlier):
-    store_entries(shared.api, earlier, PROBLEMS)
-    record = read_stored_record(shared.api, earlier).record
+    store_entries(KubeExperiment(shared.api, earlier), PROBLEMS)
+    record = read_stored_record(KubeExperiment(shared.api, earlier)).record
     assert decode_problems(record.problems).keys() == {"a"}
     assert [unit.name for unit in decode_roster(record.roster)] == ["first", "second"]
 
@@ -315,7 +320,7 @@ def test_a_record_of_a_later_version_is_not_changed(kube_cluster, shared, name, 
     later = base64.b64encode(codec.compress('{"version":2}')).decode()
     path = kube_cluster.path(f"secrets/{name}-symphony-description")
     kube_cluster.raw.call("PATCH", path, {"data": {"record": later}}, MERGE_PATCH)
-    store_entries(shared.api, scope, PROBLEMS)
+    store_entries(KubeExperiment(shared.api, scope), PROBLEMS)
     assert secret()["data"]["record"] == later
     exp = shared.new_experiment(name)
     unschedulable(exp, "other")

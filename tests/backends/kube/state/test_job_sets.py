@@ -9,6 +9,7 @@ import pytest
 
 from symphony import Experiment, SpecError
 from symphony.status import ReasonCode, State
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import Scope
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.lifecycle.attempts import request, stop_requested, with_manifest
@@ -626,7 +627,7 @@ def test_all_ranks_share_the_request_to_stop():
     api, scope = StoredJobSet(body), Scope(experiment="e", namespace="e")
     observed = observe("e", [pod(0, RUNNING), pod(1, RUNNING)], [], [body], now=NOW)
     for unit in observed.unit_statuses.values():
-        request(api, scope, unit, lambda control: stop_requested(control, NOW))
+        request(KubeExperiment(api, scope), unit, lambda control: stop_requested(control, NOW))
     (path, recorded), *stopped = api.patches
     assert path == "jobset.x-k8s.io/v1alpha2/namespaces/e/jobsets/train"
     assert recorded == {
@@ -646,7 +647,7 @@ def test_a_job_set_that_is_stopped_leaves_its_queue():
     body["metadata"]["resourceVersion"] = "1"
     api, scope = StoredJobSet(body), Scope(experiment="e", namespace="e")
     unit = observe("e", [], [], [body], now=NOW).unit_statuses["train-0"]
-    request(api, scope, unit, lambda control: stop_requested(control, NOW))
+    request(KubeExperiment(api, scope), unit, lambda control: stop_requested(control, NOW))
     ((_, recorded),) = api.patches
     assert recorded["metadata"]["labels"] == {QUEUE: None}
 

@@ -184,14 +184,14 @@ def test_event_of_a_late_process_contains_the_last_result(monkeypatch):
     status = ExperimentStatus(name="e", backend="kube", processes=tuple(processes))
     calls = []
 
-    def explain_now(_api, _scope, status, _observer):
+    def explain_now(_experiment, status, _observer):
         calls.append(status)
         reasons = [replace(item, reason=f"{item.reason}: refused") for item in status]
         return replace(status, processes=tuple(reasons))
 
     monkeypatch.setattr(experiment_events.experiments, "explain_now", explain_now)
     events = experiment_events.EventStream.__new__(experiment_events.EventStream)
-    events._api = events._scope = None
+    events._experiment = None
     events.stream = SimpleNamespace(state=None)
     early = replace(processes[1], not_ready_in_time=False)
     events._previous = replace(status, processes=(processes[0], early))

@@ -6,6 +6,7 @@ from typing import Any
 
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import Scope
 from symphony_kube.status.queue_reasons import explain_queues, with_queue_reasons
 
@@ -74,14 +75,14 @@ def test_the_version_of_kueue_that_the_server_prefers_is_used() -> None:
             "v1beta2/namespaces/ns/workloads": {"items": [workload("False", QUOTA, "job")]},
         }
     )
-    found = explain_queues(server, SCOPE, waiting("second"), processes_of)
+    found = explain_queues(KubeExperiment(server, SCOPE), waiting("second"), processes_of)
     assert reasons(found) == [f"{WAITS}: {QUOTA}", ""]
 
 
 def test_workloads_are_only_read_if_a_process_waits_and_need_not_exist() -> None:
     server = Server()
     running = ExperimentStatus(name="e", backend="kube", processes=())
-    assert explain_queues(server, SCOPE, running, processes_of) is running
+    assert explain_queues(KubeExperiment(server, SCOPE), running, processes_of) is running
     assert server.requests == []
     status = waiting("second")
-    assert explain_queues(server, SCOPE, status, processes_of) is status
+    assert explain_queues(KubeExperiment(server, SCOPE), status, processes_of) is status

@@ -3,6 +3,7 @@
 import pytest
 
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import READY, Scope
 from symphony_kube.status.ready_logs import Execution, find_ready
 
@@ -55,7 +56,7 @@ def execution(process, restarts=0, uid="u"):
 def ready_after(server, *executions):
     """Return the annotation after executions were found ready, and those that were reported."""
     found = []
-    find_ready(server, SCOPE, executions, found.append)
+    find_ready(KubeExperiment(server, SCOPE), executions, found.append)
     assert found == list(executions)
     return server.annotations.get(READY)
 

@@ -17,6 +17,7 @@ from kubetest.rawapi import MERGE_PATCH
 from symphony.errors import BackendError, LaunchFailed, Unreachable
 from symphony.status import State
 from symphony_kube.api.client import Api
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.retries import Timeouts
 from symphony_kube.lifecycle import delete, launch
 from symphony_kube.watch import wait
@@ -139,7 +140,7 @@ def launch_manifest(api, manifest):
 
 
 def delete_experiment(api, manifest):
-    delete.delete(api, manifest.scope, jobs_only=False)
+    delete.delete(KubeExperiment(api, manifest.scope), jobs_only=False)
 
 
 def expected_objects(manifest):
@@ -312,7 +313,9 @@ def test_wait_survives_one_failed_call(
     launch_manifest(direct_api, manifest)
     faulty_proxy.at(number, FAULTS[kind])
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(wait.wait, api, manifest.scope, timeout=60, on_change=None)
+        waiting = pool.submit(
+            wait.wait, KubeExperiment(api, manifest.scope), timeout=60, on_change=None
+        )
         wait_until(
             lambda: [call.fault for call in faulty_proxy.calls()].count(FAULTS[kind].action) == 1
         )

@@ -11,6 +11,7 @@ from symphony.errors import BackendError, NotFound
 from symphony_kube import killer
 from symphony_kube.access import exec as exec_access
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.killer import Killer, seconds_to_kill
 from symphony_kube.state.control_state import Control
 from tests.backends.kube.state.test_control import EXITED, NOW, RUNNING, STOP, observe, pod
@@ -67,7 +68,7 @@ def use(monkeypatch, *results):
 
 def kill_until_error(units):
     """Kill until this is impossible, and return the error."""
-    each = Killer(Clock(), None)
+    each = Killer(KubeExperiment(Clock(), None))
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         try:
@@ -81,14 +82,14 @@ def kill_until_error(units):
 @pytest.mark.parametrize("phase", ["Running", "Failed"])
 def test_process_is_killed_whatever_the_phase_of_its_pod_is(monkeypatch, phase):
     executions = use(monkeypatch, ExecResult(exit_code=0))
-    assert Killer(Clock(), None).kill_due(units(KILL_NOW, phase=phase)) > 0
+    assert Killer(KubeExperiment(Clock(), None)).kill_due(units(KILL_NOW, phase=phase)) > 0
     executions.wait_for_next()
 
 
 def test_pod_whose_node_restarted_the_process_is_killed_again(monkeypatch):
     monkeypatch.setattr(killer, "RETRY_SECONDS", 0.01)
     executions = use(monkeypatch, ExecResult(exit_code=0))
-    each = Killer(Clock(), None)
+    each = Killer(KubeExperiment(Clock(), None))
     while executions.count < 2:
         each.kill_due(units(KILL_NOW))
 
@@ -99,7 +100,7 @@ def test_pod_whose_node_restarted_the_process_is_killed_again(monkeypatch):
 )
 def test_nothing_is_killed(monkeypatch, control, state):
     executions = use(monkeypatch, ExecResult(exit_code=0))
-    assert Killer(Clock(), None).kill_due(units(control, state)) is None
+    assert Killer(KubeExperiment(Clock(), None)).kill_due(units(control, state)) is None
     assert not executions.count
 
 

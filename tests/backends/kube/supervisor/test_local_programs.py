@@ -21,6 +21,7 @@ from symphony.events import EventKind
 from symphony.status import State
 from symphony.testing.contract import all_running, until
 from symphony.usage import ProcessUsage
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.supervisor.detached import directory_of
 from symphony_kube.state.control_state import decode_control
@@ -264,7 +265,9 @@ def test_a_supervisor_of_another_machine_starts_nothing_during_a_deletion(
     client.starts_after("server", "started")
     cluster.launch(exp)
     wait_until(lambda: all_running(cluster.describe_experiment(name)))
-    supervisor = os.pidfd_open(directory_of(cluster.api, cluster.scope(name)).holder())
+    supervisor = os.pidfd_open(
+        directory_of(KubeExperiment(cluster.api, cluster.scope(name))).holder()
+    )
     created = kube_faults.count(method="POST", path="/pods")
     monkeypatch.setattr(socket, "gethostname", lambda: "another")
     cluster.delete(name)
@@ -276,7 +279,7 @@ def test_a_supervisor_of_another_machine_starts_nothing_during_a_deletion(
 
 def kill_supervisor(cluster, name):
     """Kill the supervisor of an experiment. The next command starts another one."""
-    pid = directory_of(cluster.api, cluster.scope(name)).holder()
+    pid = directory_of(KubeExperiment(cluster.api, cluster.scope(name))).holder()
     process = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
     select.select([process], [], [])
@@ -378,7 +381,7 @@ def test_killed_supervisor_is_started_again_by_the_next_command(
     assert cluster.manifest(exp).ignored == ()
     serve("250m", second=0)
     manifest = cluster.launch(exp)
-    directory = directory_of(cluster.api, cluster.scope(name))
+    directory = directory_of(KubeExperiment(cluster.api, cluster.scope(name)))
     pid = directory.holder()
     assert manifest.notes == (
         f"the start order is continued by process {pid} on this machine; configure "
@@ -435,7 +438,7 @@ def test_clients_that_are_killed_and_clients_that_act_at_the_same_time(
     def fail(*_):
         raise KeyboardInterrupt
 
-    supervisor = directory_of(shared.api, shared.scope(name)).holder()
+    supervisor = directory_of(KubeExperiment(shared.api, shared.scope(name))).holder()
     os.kill(supervisor, signal.SIGSTOP)  # It would create the Pod as well.
     try:
         with monkeypatch.context() as patched:
@@ -530,13 +533,13 @@ def test_a_stop_cancels_an_interrupted_restart_before_it_can_complete_it(
             shared.restart_processes(name, ["server", "worker"])
     starts = []
 
-    def note_starts(api, scope, unit, *arguments):
+    def note_starts(experiment, unit, *arguments):
         if unit.pods[-1].unit == "worker":
             pod = kube_cluster.raw.call("GET", kube_cluster.path(f"pods/{name}-server"))
             control = decode_control(pod["metadata"]["annotations"]["symphony/control"])
             starts.append(control.start)
             gate.touch()
-        return request(api, scope, unit, *arguments)
+        return request(experiment, unit, *arguments)
 
     monkeypatch.setattr(attempts, "request", note_starts)
     stopped = {item.name: item.displayed_state for item in shared.stop_processes(name)}

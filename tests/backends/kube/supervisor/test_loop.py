@@ -15,6 +15,7 @@ import pytest
 from symphony.errors import LaunchFailed, Unreachable
 from symphony.status import ReasonCode
 from symphony_kube.api.client import Api
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.retries import Timeouts
 from symphony_kube.lifecycle.supervisor import program
@@ -103,7 +104,7 @@ def test_pods_that_are_deleted_while_no_supervisor_is_running(kube_cluster, shar
         python(exp, process, FOREVER).restart_policy("Always")
     shared.launch(exp)
     nodes.run("a", "b")
-    directory = directory_of(shared.api, shared.scope(name))
+    directory = directory_of(KubeExperiment(shared.api, shared.scope(name)))
     record = directory.path / "record"
 
     def has_recorded_both():
@@ -131,7 +132,7 @@ def test_a_supervisor_ends_when_another_program_deletes_its_experiment(
     unschedulable(exp, "first")
     unschedulable(exp, "second").starts_after("first")
     scope = any_cluster.launch(exp).scope
-    directory = directory_of(any_cluster.api, scope)
+    directory = directory_of(KubeExperiment(any_cluster.api, scope))
     assert directory.holder() is not None
     if scope.shared:
         kube_cluster.raw.call("DELETE", kube_cluster.path("secrets"))

@@ -12,6 +12,7 @@ import symphony
 import symphony_kube
 from symphony.plan.policies import Policies
 from symphony.status import ReasonCode, State
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.lifecycle.supervisor import in_cluster
 from symphony_kube.lifecycle.supervisor.detached import SupervisorDirectory, directory_of
 from symphony_kube.lifecycle.supervisor.in_cluster import SecretStore
@@ -356,7 +357,7 @@ def test_supervisor_in_the_cluster(kube_cluster, open_cluster, supervisor_in_pod
     manifest = cluster.launch(exp)
     (pod,) = objects_of_supervisor(kube_cluster, name)["pods"]
     assert manifest.notes == (f"the experiment is supervised by pod '{pod}'",)
-    assert not directory_of(cluster.api, cluster.scope(name)).exists
+    assert not directory_of(KubeExperiment(cluster.api, cluster.scope(name))).exists
     kube_cluster.raw.call("DELETE", kube_cluster.path(f"pods/{pod}"), {"gracePeriodSeconds": 0})
     wait_until_running(cluster, name, "first")
     release(cluster, name, "first")
@@ -442,7 +443,7 @@ def test_supervisor_in_the_cluster_takes_over_changed_policies(
     status = cluster.wait(name, timeout=120)
     assert [process.displayed_state for process in status] == ["stopped", "succeeded", "stopped"]
     # The supervisor may write the record with its own rights.
-    stored = read_stored_record(cluster.api, cluster.scope(name))
+    stored = read_stored_record(KubeExperiment(cluster.api, cluster.scope(name)))
     assert decode_ending(stored.record.ending).reason == "the experiment ended with worker"
     cluster.delete(name)
 

@@ -19,6 +19,7 @@ from symphony.plan.policies import Policies
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony.usage import ExperimentUsage, ProcessUsage
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import Scope
 from symphony_kube.lifecycle.supervisor import stored_usage, usage_recorder
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
@@ -135,7 +136,9 @@ def test_a_problem_is_reported_once_until_there_are_metrics() -> None:
     answers = [NOT_SERVED, NOT_SERVED, [], [pod("a", 10)], NOT_SERVED, DOWN, DOWN]
     store, errors = Store(), []
     recorder = UsageRecorder(
-        Metrics(*answers, [pod("a", 20), pod("other", 20)]), SCOPE, lambda: store, errors.append
+        KubeExperiment(Metrics(*answers, [pod("a", 20), pod("other", 20)]), SCOPE),
+        lambda: store,
+        errors.append,
     )
     recorder.update(run_with(record_usage=True), status(State.RUNNING))
     samples = [store.samples.get(timeout=30) for _ in range(2)]
@@ -151,7 +154,9 @@ def test_a_problem_is_reported_once_until_there_are_metrics() -> None:
 @pytest.mark.usefixtures("_no_pauses")
 def test_only_running_processes_are_recorded_and_only_if_the_policies_require_it() -> None:
     store = Store()
-    recorder = UsageRecorder(Metrics([pod("a", 10)], [pod("a", 20)]), SCOPE, lambda: store, print)
+    recorder = UsageRecorder(
+        KubeExperiment(Metrics([pod("a", 10)], [pod("a", 20)]), SCOPE), lambda: store, print
+    )
     for state, record_usage in ((State.RUNNING, False), (State.PENDING, True)):
         recorder.update(run_with(record_usage=record_usage), status(state))
         assert recorder._thread is None
@@ -187,7 +192,7 @@ def test_a_supervisor_in_the_cluster_continues_the_record_of_a_detached_one(
     (record / RECORD_FILE).write_text("{}")
     open_record(run).append(sample(1.0))
     api: Any = Secrets(recorded_content(run))
-    UsageInSecret(api, SCOPE, tmp_path).append(sample(2.0))
+    UsageInSecret(KubeExperiment(api, SCOPE), tmp_path).append(sample(2.0))
     assert recorded(api) == [1.0, 2.0]
 
 
@@ -223,7 +228,7 @@ def sample(at: float, memory: int = 100) -> ExperimentUsage:
 
 
 def recorded(api: Any, scope: Scope = SCOPE) -> list[float]:
-    content = fetch_usage(api, scope)
+    content = fetch_usage(KubeExperiment(api, scope))
     return [] if content is None else [item.at for item in parse_usage(content).samples]
 
 
@@ -235,16 +240,16 @@ def test_the_next_supervisor_continues_with_exact_statistics(
     monkeypatch.setattr(stored_usage, "time", SimpleNamespace(monotonic=lambda: now.seconds))
     api: Any = Secrets()
     count = 900
-    store = UsageInSecret(api, SCOPE, tmp_path)
+    store = UsageInSecret(KubeExperiment(api, SCOPE), tmp_path)
     for number in range(1, count + 1):
         now.seconds += 15
         store.append(sample(float(number), memory=900 if number == 17 else 100))
         if number % 300 == 0:
             store.flush()
-            store = UsageInSecret(api, SCOPE, tmp_path)
+            store = UsageInSecret(KubeExperiment(api, SCOPE), tmp_path)
             assert store.latest == number
     assert api.patches <= count / 2 + 3, "the Secret is written at most once in 30 s"
-    memory = parse_usage(fetch_usage(api, SCOPE) or b"").summary["a"]["memory"]
+    memory = parse_usage(fetch_usage(KubeExperiment(api, SCOPE)) or b"").summary["a"]["memory"]
     assert (memory.count, memory.peak) == (count, 900)
     assert memory.mean == pytest.approx((count * 100 + 800) / count)
     assert recorded(api)[0] < count / 4, "the beginning of the run is visible"
@@ -256,7 +261,9 @@ def test_of_two_supervisors_only_one_writes(tmp_path: Path) -> None:
     directories = [tmp_path / "first", tmp_path / "second"]
     for directory in directories:
         directory.mkdir()
-    first, second = (UsageInSecret(api, SCOPE, directory) for directory in directories)
+    first, second = (
+        UsageInSecret(KubeExperiment(api, SCOPE), directory) for directory in directories
+    )
     second.append(sample(1.0))
     first.append(sample(1.0))
     assert first.latest == 1.0
@@ -265,4 +272,4 @@ def test_of_two_supervisors_only_one_writes(tmp_path: Path) -> None:
     assert recorded(api) == [1.0, 2.0]
     api.secret["data"] = {"usage": "damaged"}
     assert recorded(api) == []
-    assert UsageInSecret(api, SCOPE, tmp_path).latest == 0
+    assert UsageInSecret(KubeExperiment(api, SCOPE), tmp_path).latest == 0

@@ -17,6 +17,7 @@ from symphony.errors import NotFound, Unreachable
 from symphony.status import State
 from symphony_kube.api.client import Api
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import ROSTER, Scope
 from symphony_kube.api.retries import Timeouts
 from symphony_kube.render.roster import Unit, encode_roster
@@ -295,7 +296,7 @@ def test_client_error_is_reported_immediately(serve):
 def test_close_wakes_a_waiting_thread(serve):
     _, api = serve()
     of_other_tests = set(threading.enumerate())
-    following = ObservationStream(api, SCOPE)
+    following = ObservationStream(KubeExperiment(api, SCOPE))
     assert following.first().status.processes[0].name == "p"
     timer = threading.Timer(0.2, following.close)
     timer.start()
@@ -333,7 +334,7 @@ def test_readiness_timeout_needs_no_event(serve, monkeypatch):
     changed["spec"]["containers"][0]["readinessProbe"] = {}
     _, api = serve([{"type": "MODIFIED", "object": changed}])
     roster = (Unit(name="p", processes=("p",), ready={"p": 2.0}),)
-    with ObservationStream(api, SCOPE, roster=roster) as following:
+    with ObservationStream(KubeExperiment(api, SCOPE), roster=roster) as following:
         late = next(seen for seen in following if seen.containers["p"].never_ready)
         assert late.status.processes[0].reason == "not ready within 2 s"
 
@@ -342,7 +343,7 @@ def test_changes_that_have_arrived_are_observed_without_time_to_wait(serve):
     """A supervisor whose next decision is due must not decide from an old observation for ever."""
     changed = {**pod(101), "status": {"phase": "Succeeded"}}
     _, api = serve([{"type": "MODIFIED", "object": changed}])
-    with ObservationStream(api, SCOPE) as following:
+    with ObservationStream(KubeExperiment(api, SCOPE)) as following:
         latest = following.first()
         deadline = time.monotonic() + 30
         while not latest.status.ended and time.monotonic() < deadline:
@@ -368,7 +369,10 @@ def test_readers_share_one_watch(serve):
     server, api = serve()
     server.items = [of_run(1)]
     of_other_tests = set(threading.enumerate())
-    with ObservationStream(api, SCOPE) as first, ObservationStream(api, SCOPE) as second:
+    with (
+        ObservationStream(KubeExperiment(api, SCOPE)) as first,
+        ObservationStream(KubeExperiment(api, SCOPE)) as second,
+    ):
         first.first()
         second.first()
         assert first.observe() is second.observe()
@@ -378,7 +382,7 @@ def test_readers_share_one_watch(serve):
         assert (server.listed, server.watched) == (2, ["100"])
         assert second.next(0.01) is None
     join_watches(of_other_tests)
-    with ObservationStream(api, SCOPE) as later:
+    with ObservationStream(KubeExperiment(api, SCOPE)) as later:
         later.first()
         wait_until(lambda: len(server.watched) == 2)
 
@@ -387,7 +391,10 @@ def test_all_readers_receive_each_change(serve):
     done = of_run(301, phase="Succeeded")
     server, api = serve(["gate", {"type": "MODIFIED", "object": done}])
     server.items = [of_run(1)]
-    with ObservationStream(api, SCOPE) as first, ObservationStream(api, SCOPE) as second:
+    with (
+        ObservationStream(KubeExperiment(api, SCOPE)) as first,
+        ObservationStream(KubeExperiment(api, SCOPE)) as second,
+    ):
         assert [stream.first().status.ended for stream in (first, second)] == [False, False]
         server.gate.set()
         assert [stream.next(30).status.ended for stream in (first, second)] == [True, True]
@@ -397,7 +404,10 @@ def test_reader_sees_what_its_caller_has_seen(serve):
     """The watch can be late."""
     server, api = serve()
     server.items = [of_run(1)]
-    with ObservationStream(api, SCOPE) as first, ObservationStream(api, SCOPE) as second:
+    with (
+        ObservationStream(KubeExperiment(api, SCOPE)) as first,
+        ObservationStream(KubeExperiment(api, SCOPE)) as second,
+    ):
         assert not first.first().status.ended
         server.items = [of_run(150, phase="Succeeded")]
         assert second.first().status.ended
@@ -439,7 +449,10 @@ def test_changes_during_a_list_call_are_applied_after_it(serve, monkeypatch):
 def test_reader_after_another_launch_does_not_share_what_was_known(serve, is_same_second):
     server, api = serve()
     server.items = [of_run(1)]
-    with ObservationStream(api, SCOPE) as first, ObservationStream(api, SCOPE) as second:
+    with (
+        ObservationStream(KubeExperiment(api, SCOPE)) as first,
+        ObservationStream(KubeExperiment(api, SCOPE)) as second,
+    ):
         first.first()
         replacing = of_run(150, "q", run="two")
         if is_same_second:
@@ -527,7 +540,7 @@ def test_a_job_without_pods_is_known_if_the_pod_with_the_roster_was_deleted(
     shared.launch(experiment)
     kube_cluster.raw.call("DELETE", kube_cluster.path(f"pods/{name}-first"))
     if is_watched:
-        with ObservationStream(shared.api, shared.scope(name)) as stream:
+        with ObservationStream(KubeExperiment(shared.api, shared.scope(name))) as stream:
             status = stream.first().status
     else:
         status = shared.describe_experiment(name)
@@ -653,7 +666,7 @@ def test_many_changes_are_observed_together(kube_cluster, shared, name, monkeypa
     unschedulable(experiment, "q")
     shared.launch(experiment)
     monkeypatch.setattr(ExperimentState, "observe", observe_slowly)
-    with ObservationStream(shared.api, shared.scope(name)) as stream:
+    with ObservationStream(KubeExperiment(shared.api, shared.scope(name))) as stream:
         stream.first()
         changing = threading.Thread(target=change_pods)
         changing.start()

@@ -43,8 +43,7 @@ from symphony_kube.lifecycle.supervisor.supervisor_record import (
 )
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 MODULE = "symphony_kube.lifecycle.supervisor"
 # How long to wait for the supervisor to start or to stop.
@@ -178,15 +177,15 @@ class SupervisorDirectory:
             os.close(descriptor)
 
 
-def directory_of(api: Api, scope: Scope) -> SupervisorDirectory:
+def directory_of(experiment: KubeExperiment) -> SupervisorDirectory:
     """Return the directory for the supervisor of an experiment on this machine.
 
     Several machines can share a home directory, so the name depends on the machine.
     """
     root = state_root("kube")
-    identity = "\n".join([socket.gethostname(), api.host, scope.namespace])
+    identity = "\n".join([socket.gethostname(), experiment.api.host, experiment.namespace])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    return SupervisorDirectory(root / f"{scope.experiment}-{digest}")
+    return SupervisorDirectory(root / f"{experiment.name}-{digest}")
 
 
 def start(directory: SupervisorDirectory, run: SupervisedRun) -> int:

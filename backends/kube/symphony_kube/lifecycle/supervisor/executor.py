@@ -21,6 +21,7 @@ from symphony.plan.unit_decision import FAIL_UNIT, UnitDecision
 from symphony.status import ReasonCode
 from symphony_kube.api import error_messages
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.resources import collection_path, to_resource
 from symphony_kube.lifecycle.attempts import (
     MAX_OTHERS_CHARS,
@@ -76,6 +77,7 @@ class Executor:
         self._api = api
         self._run = run
         self._scope = run.scope
+        self._experiment = KubeExperiment(api, run.scope)
         self._owner = owner
         self._book = book
         self._units = {unit.name: unit for unit in run.roster}
@@ -86,7 +88,7 @@ class Executor:
             for first, units in units_by_object(run.roster).items()
             for unit in units
         }
-        self._replacer = Replacer(api, run.scope)
+        self._replacer = Replacer(KubeExperiment(api, run.scope))
         self._next_try = 0.0
         self._pause = FIRST_PAUSE_SECONDS
         self._ending_is_published = False
@@ -268,7 +270,7 @@ class Executor:
             others = ""
         command = "restart" if others else ""
         wanted = replace(request_, command=command, others=others)
-        recorded = request(self._api, self._scope, units[first], lambda old: _with(old, wanted))
+        recorded = request(self._experiment, units[first], lambda old: _with(old, wanted))
         return recorded is not None and recorded.others == others
 
     # --- actions ---
@@ -299,7 +301,7 @@ class Executor:
         return next_begun
 
     def _request(self, status: UnitStatus, change: Callable[[Control], Control]) -> None:
-        request(self._api, self._scope, status, change)
+        request(self._experiment, status, change)
 
     # --- the restart of the experiment ---
 
@@ -412,7 +414,7 @@ class Executor:
         if self._owner is not None:
             metadata = {**body["metadata"], "ownerReferences": [self._owner]}
             body = {**body, "metadata": metadata}
-        creation = Creation(self._api, self._scope, self._scope.run)
+        creation = Creation(self._experiment, self._scope.run)
         try:
             creation.create(to_resource(body, self._scope.namespace))
         except NameTaken as exc:
@@ -451,7 +453,7 @@ class Executor:
         copy does not have them.
         """
         try:
-            publish(self._api, self._scope, self._run.roster, statuses, record)
+            publish(self._experiment, self._run.roster, statuses, record)
         except ApiError as exc:
             if exc.status not in (403, 404, 422):
                 raise
@@ -495,7 +497,7 @@ class Executor:
         if not status.control.stop or status.control.start:
             self._request(status, lambda control: stop_requested(control, self._api.now()))
         elif status.job is not None:
-            stop_pods_of_job(self._api, self._scope, status)
+            stop_pods_of_job(self._experiment, status)
 
 
 def _can_be_requested(status: UnitStatus) -> bool:

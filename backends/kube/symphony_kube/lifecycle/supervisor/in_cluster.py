@@ -23,6 +23,7 @@ from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA, ACCEPT_METADATA_LIST, MERGE_PATCH
 from symphony_kube.api.compare_and_swap import MAX_TRIES, changed_too_often
 from symphony_kube.api.errors import ApiError, one_line
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import (
     DESCRIPTION,
     MANAGED_BY,
@@ -153,6 +154,7 @@ def start(
     `LaunchFailed` if the supervisor's image cannot be pulled.
     """
     scope = run.scope
+    experiment = KubeExperiment(api, scope)
     content = encode_run(run)
     problem = size_problem(content)
     if problem:
@@ -160,12 +162,12 @@ def start(
     objects = render(
         scope,
         content,
-        replace(options, limits=_required_limits(api, scope)),
+        replace(options, limits=_required_limits(experiment)),
         record,
         has_job_sets=_has_job_sets(run),
         usage=_recorded_usage(api, run),
     )
-    supervisor = Creation(api, scope, scope.run)
+    supervisor = Creation(experiment, scope.run)
     try:
         for body in objects:
             resource = to_resource(with_run_label(body, scope.run), scope.namespace)
@@ -183,7 +185,7 @@ def start(
         for path in supervisor.created:
             creation.created.pop(path, None)
         raise CannotRunInCluster(str(exc)) from exc
-    return _wait_until_running(api, scope)
+    return _wait_until_running(experiment)
 
 
 def size_problem(content: bytes) -> str:
@@ -338,16 +340,16 @@ def _selector(scope: Scope) -> str:
     return f"{selector},{RUN}={scope.run}" if scope.run else selector
 
 
-def _wait_until_running(api: Api, scope: Scope) -> str:
+def _wait_until_running(experiment: KubeExperiment) -> str:
     """Wait until the supervisor's Pod is running, and return a message for the user.
 
     If this takes too long, the message contains the reason. Raises `LaunchFailed` if the image
     cannot be pulled.
     """
-    path = collection_path("Pod", scope.namespace)
-    query = {"labelSelector": _selector(scope)}
+    path = collection_path("Pod", experiment.namespace)
+    query = {"labelSelector": _selector(experiment.scope)}
     name, reason = "", "its Pod does not exist yet"
-    events = api.watch(path, query=query, seconds=START_SECONDS)
+    events = experiment.api.watch(path, query=query, seconds=START_SECONDS)
     try:
         for event in events:
             pod = event["object"]
@@ -367,17 +369,17 @@ def _wait_until_running(api: Api, scope: Scope) -> str:
         return "the experiment is supervised in the cluster"
     finally:
         events.close()
-    what = f"pod {name!r}: {reason}" if name else _why_no_pod(api, scope) or reason
+    what = f"pod {name!r}: {reason}" if name else _why_no_pod(experiment) or reason
     return f"the supervisor of the experiment has not started yet ({what})"
 
 
-def _why_no_pod(api: Api, scope: Scope) -> str:
+def _why_no_pod(experiment: KubeExperiment) -> str:
     """Return why the Job of the supervisor cannot create a Pod, or ``""`` if it is unknown."""
-    job = scope.object_name(NAME)
+    job = experiment.scope.object_name(NAME)
     fields = f"involvedObject.kind=Job,involvedObject.name={job},reason=FailedCreate"
-    path = f"{NAMESPACES}/{scope.namespace}/events"
+    path = f"{NAMESPACES}/{experiment.namespace}/events"
     try:
-        events = items_of(api.call("GET", path, query={"fieldSelector": fields}))
+        events = items_of(experiment.api.call("GET", path, query={"fieldSelector": fields}))
     except ApiError:
         return ""
     text = one_line(str(events[-1].get("message") or "")) if events else ""
@@ -389,24 +391,24 @@ def _why_no_pod(api: Api, scope: Scope) -> str:
 # --- changing the experiment ---
 
 
-def exists(api: Api, scope: Scope) -> bool:
+def exists(experiment: KubeExperiment) -> bool:
     """Return whether an experiment has a supervisor in the cluster, or had one that has finished.
 
     A user who may not read the Secret of the supervisor cannot have created one.
     """
-    path = f"{collection_path('Secret', scope.namespace)}/{scope.object_name(NAME)}"
+    path = f"{collection_path('Secret', experiment.namespace)}/{experiment.scope.object_name(NAME)}"
     try:
-        found = api.find(path)
+        found = experiment.api.find(path)
     except ApiError as exc:
         if exc.status != 403:
             raise
         return False
-    return found is not None and _is_of_supervisor(found, scope)
+    return found is not None and _is_of_supervisor(found, experiment.scope)
 
 
-def can_start_again(api: Api, scope: Scope, options: SupervisorOptions) -> bool:
+def can_start_again(experiment: KubeExperiment, options: SupervisorOptions) -> bool:
     """Return whether the image for another Job of the supervisor is known."""
-    return options.image is not None or _find_job(api, scope) is not None
+    return options.image is not None or _find_job(experiment) is not None
 
 
 def hand_over(api: Api, run: SupervisedRun, update: Callable[[Record], Record]) -> None:
@@ -428,11 +430,12 @@ def hand_over(api: Api, run: SupervisedRun, update: Callable[[Record], Record]) 
 def _permit_recording(api: Api, run: SupervisedRun) -> None:
     """Let a supervisor record the resource use if the run requires it now."""
     scope = run.scope
+    experiment = KubeExperiment(api, scope)
     usage = _recorded_usage(api, run)
     if usage is None:
         return
     secret = with_run_label(usage_object(scope, usage), scope.run)
-    Creation(api, scope, scope.run).create(to_resource(secret, scope.namespace))
+    Creation(experiment, scope.run).create(to_resource(secret, scope.namespace))
     path = f"{collection_path('Role', scope.namespace)}/{scope.object_name(NAME)}"
     role = api.find(path)
     # If the Role was deleted, it is created again together with the Job.
@@ -451,7 +454,9 @@ def _recorded_usage(api: Api, run: SupervisedRun) -> bytes | None:
 
     A user can only grant rights that the user has.
     """
-    if not run.policies.record_usage or not may(api, run.scope, "list", "PodMetrics"):
+    if not run.policies.record_usage or not may(
+        KubeExperiment(api, run.scope), "list", "PodMetrics"
+    ):
         return None
     return recorded_content(run)
 
@@ -464,18 +469,18 @@ def await_takeover(
     A supervisor that does not react is replaced, and one that has finished is started again if
     ``is_needed`` is true. Raises `LaunchFailed` if it cannot be started.
     """
-    job = _find_job(api, run.scope)
+    job = _find_job(KubeExperiment(api, run.scope))
     if not _has_finished(job) and _acknowledges(api, run, ACKNOWLEDGE_SECONDS):
         return
-    job = _find_job(api, run.scope)
+    job = _find_job(KubeExperiment(api, run.scope))
     if not _has_finished(job):
         # The Job creates another Pod, which reads the new description.
-        _delete_pods(api, run.scope)
+        _delete_pods(KubeExperiment(api, run.scope))
     elif is_needed:
         _create_job_again(api, run, options, job)
     else:
         return
-    _wait_until_running(api, run.scope)
+    _wait_until_running(KubeExperiment(api, run.scope))
     # A supervisor that starts later reads the new description, too.
     _acknowledges(api, run, START_SECONDS)
 
@@ -495,8 +500,10 @@ def _has_job_sets(run: SupervisedRun) -> bool:
     return any(unit.job_set for unit in run.roster)
 
 
-def _find_job(api: Api, scope: Scope) -> Object | None:
-    return api.find(f"{collection_path('Job', scope.namespace)}/{scope.object_name(NAME)}")
+def _find_job(experiment: KubeExperiment) -> Object | None:
+    return experiment.api.find(
+        f"{collection_path('Job', experiment.namespace)}/{experiment.scope.object_name(NAME)}"
+    )
 
 
 def _has_finished(job: Object | None) -> bool:
@@ -511,16 +518,17 @@ def _create_job_again(
 ) -> None:
     """Replace the Job of a supervisor that has finished."""
     scope = run.scope
+    experiment = KubeExperiment(api, scope)
     if options.image is None and job is not None:
         options = _options_of(job)
-    options = replace(options, limits=_required_limits(api, scope))
+    options = replace(options, limits=_required_limits(experiment))
     if job is not None:
         path = collection_path("Job", scope.namespace)
         uid = job["metadata"]["uid"]
         delete_uid(api, f"{path}/{scope.object_name(NAME)}", uid)
         query = {"fieldSelector": f"metadata.name={scope.object_name(NAME)}"}
         wait_deleted.until_gone(api, path, query, {uid})
-    _delete_pods(api, scope)
+    _delete_pods(experiment)
     _, *others = render(
         scope,
         b"",
@@ -528,7 +536,7 @@ def _create_job_again(
         has_job_sets=_has_job_sets(run),
         usage=_recorded_usage(api, run),
     )
-    creation = Creation(api, scope, scope.run)
+    creation = Creation(experiment, scope.run)
     for body in others:
         creation.create(to_resource(with_run_label(body, scope.run), scope.namespace))
 
@@ -551,12 +559,12 @@ def _is_label_of_job(key: str) -> bool:
     return key.startswith("batch.kubernetes.io/") or key in ("controller-uid", "job-name")
 
 
-def _required_limits(api: Api, scope: Scope) -> dict[str, str]:
+def _required_limits(experiment: KubeExperiment) -> dict[str, str]:
     """Return the limits without which a quota refuses a Pod. They are unknown without the right to
     list quotas.
     """
     try:
-        answer = api.call("GET", f"{NAMESPACES}/{scope.namespace}/resourcequotas")
+        answer = experiment.api.call("GET", f"{NAMESPACES}/{experiment.namespace}/resourcequotas")
     except ApiError:
         return {}
     hard = {key for quota in items_of(answer) for key in quota.get("spec", {}).get("hard") or ()}
@@ -566,25 +574,25 @@ def _required_limits(api: Api, scope: Scope) -> dict[str, str]:
 # --- deleting ---
 
 
-def delete(api: Api, scope: Scope) -> None:
+def delete(experiment: KubeExperiment) -> None:
     """Delete the supervisor's objects in a shared namespace, and wait until its Pods are gone."""
-    name = scope.object_name(NAME)
+    name = experiment.scope.object_name(NAME)
     for kind in _KINDS:
-        path = f"{collection_path(kind, scope.namespace)}/{name}"
+        path = f"{collection_path(kind, experiment.namespace)}/{name}"
         try:
-            found = api.find(path)
-            if found is None or not _is_of_supervisor(found, scope):
+            found = experiment.api.find(path)
+            if found is None or not _is_of_supervisor(found, experiment.scope):
                 if kind == "Secret":
                     return
                 continue
-            delete_uid(api, path, found["metadata"]["uid"])
+            delete_uid(experiment.api, path, found["metadata"]["uid"])
         except ApiError as exc:
             # A user without this permission cannot have created the object.
             if exc.status != 403:
                 raise
             if kind == "Secret":
                 return
-    _delete_pods(api, scope)
+    _delete_pods(experiment)
 
 
 def _is_of_supervisor(body: Object, scope: Scope) -> bool:
@@ -597,16 +605,16 @@ def _is_of_supervisor(body: Object, scope: Scope) -> bool:
     return is_supervisor or is_managed(body, scope.experiment)
 
 
-def _delete_pods(api: Api, scope: Scope) -> None:
-    path = collection_path("Pod", scope.namespace)
-    query = {"labelSelector": _selector(scope)}
-    pods = items_of(api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST))
+def _delete_pods(experiment: KubeExperiment) -> None:
+    path = collection_path("Pod", experiment.namespace)
+    query = {"labelSelector": _selector(experiment.scope)}
+    pods = items_of(experiment.api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST))
     uids = {}
     for pod in pods:
         uids[pod["metadata"]["uid"]] = pod["metadata"]["name"]
     for uid, name in uids.items():
-        delete_uid(api, f"{path}/{name}", uid, grace_seconds=0)
-    wait_deleted.until_gone(api, path, query, set(uids))
+        delete_uid(experiment.api, f"{path}/{name}", uid, grace_seconds=0)
+    wait_deleted.until_gone(experiment.api, path, query, set(uids))
 
 
 # --- in the supervisor's Pod ---
@@ -673,7 +681,9 @@ class SecretStore:
     def open_usage(self, run: SupervisedRun) -> UsageInSecret:
         """Return the samples in the Secret for the resource use. Raises `BackendError`."""
         # The directory is removed together with the container of the supervisor.
-        return UsageInSecret(self._api, run.scope, Path(tempfile.mkdtemp(prefix="symphony-")))
+        return UsageInSecret(
+            KubeExperiment(self._api, run.scope), Path(tempfile.mkdtemp(prefix="symphony-"))
+        )
 
     def write_run(self, run: SupervisedRun, record: Record) -> None:
         """Replace the description of the run and the record in one step.

@@ -24,6 +24,7 @@ from symphony.plan.state import apply
 from symphony.status import ReasonCode, State
 from symphony_kube.api import error_messages
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.lifecycle.supervisor.executor import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
@@ -67,7 +68,7 @@ def supervise(
     error is raised. ``on_started`` is called when the run has been observed for the first time.
     """
     with contextlib.closing(
-        UsageRecorder(api, run.scope, partial(store.open_usage, run), on_error)
+        UsageRecorder(KubeExperiment(api, run.scope), partial(store.open_usage, run), on_error)
     ) as usage:
         _supervise(api, run, store, owner, usage, on_error, on_started)
 
@@ -160,6 +161,7 @@ class _Supervision:
         self._api = api
         self._run = run
         self._scope = run.scope
+        self._experiment = KubeExperiment(api, run.scope)
         self._store = store
         self._usage = usage
         self._on_started = on_started
@@ -194,8 +196,7 @@ class _Supervision:
         """
         record = self._book.record
         return ObservationStream(
-            self._api,
-            self._scope,
+            self._experiment,
             roster=self._run.roster,
             created=record.created,
             ended=record.ended,

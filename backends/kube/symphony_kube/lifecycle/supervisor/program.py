@@ -12,6 +12,7 @@ from symphony.errors import SymphonyError
 from symphony.support.inherited_signals import reset_signals
 from symphony_kube.api.client import Api
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.lifecycle.description import DescriptionStore
 from symphony_kube.lifecycle.supervisor.detached import NOT_NEEDED, SupervisorDirectory
 from symphony_kube.lifecycle.supervisor.in_cluster import SecretStore
@@ -38,7 +39,7 @@ class DetachedStore:
 
         A command of this machine replaces the supervisor.
         """
-        store = DescriptionStore(self._api, run.scope)
+        store = DescriptionStore(KubeExperiment(self._api, run.scope))
         try:
             description = store.read()
         except ApiError as exc:
@@ -56,7 +57,7 @@ class DetachedStore:
 
         Only the stored description of the run shows this, and not every user may read it.
         """
-        store = DescriptionStore(self._api, run.scope)
+        store = DescriptionStore(KubeExperiment(self._api, run.scope))
         try:
             description = store.read()
         except ApiError as exc:

@@ -29,7 +29,7 @@ from symphony_kube.render.file_objects.files import MAX_OBJECT_BYTES
 
 if TYPE_CHECKING:
     from symphony.usage import ExperimentUsage
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 Object = Mapping[str, Any]
 
@@ -91,19 +91,19 @@ def usage_object(scope: Scope, content: bytes) -> dict[str, Any]:
     }
 
 
-def fetch_usage(api: Api, scope: Scope) -> bytes | None:
+def fetch_usage(experiment: KubeExperiment) -> bytes | None:
     """Return the samples in the Secret of a run as the content of a file.
 
     If the scope contains all runs, it is the run that exists. Return None if there is no such
     Secret, or if the user may not read it.
     """
     try:
-        found = api.find(_path(scope))
+        found = experiment.api.find(_path(experiment.scope))
     except ApiError as exc:
         if exc.status != 403:
             raise
         return None
-    if found is None or not is_in_scope(found, scope):
+    if found is None or not is_in_scope(found, experiment.scope):
         return None
     return _decode(found)
 
@@ -117,9 +117,9 @@ class UsageInSecret(UsageLog):
     ``directory`` is a directory for a copy of the samples.
     """
 
-    def __init__(self, api: Api, scope: Scope, directory: Path) -> None:
-        self._api = api
-        self._secret = _path(scope)
+    def __init__(self, experiment: KubeExperiment, directory: Path) -> None:
+        self._api = experiment.api
+        self._secret = _path(experiment.scope)
         self._stored_at = -math.inf
         self._version = ""
         self._file = directory / USAGE_FILE

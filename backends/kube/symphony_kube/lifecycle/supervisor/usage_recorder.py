@@ -20,8 +20,7 @@ from symphony_kube.status.metrics_server import read_metrics, usage_of
 
 if TYPE_CHECKING:
     from symphony.status import ExperimentStatus
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 Object = Mapping[str, Any]
 
@@ -46,13 +45,11 @@ class UsageRecorder:
 
     def __init__(
         self,
-        api: Api,
-        scope: Scope,
+        experiment: KubeExperiment,
         open_store: Callable[[], UsageStore],
         on_error: Callable[[str], None],
     ) -> None:
-        self._api = api
-        self._scope = scope
+        self._experiment = experiment
         self._open_store = open_store
         self._on_error = on_error
         self._last_message = ""
@@ -111,7 +108,7 @@ class UsageRecorder:
 
     def _take_sample(self, stopped: threading.Event) -> bool:
         """Record what was measured since the previous sample, and return whether there is any."""
-        metrics = read_metrics(self._api, self._scope, cancelled=stopped)
+        metrics = read_metrics(self._experiment, cancelled=stopped)
         if self._store is None:
             self._store = self._open_store()
             self._measurements = Measurements(self._store.latest)

@@ -19,8 +19,7 @@ from symphony_kube.state.reasons import NO_REASON, Reason
 from symphony_kube.status.event_sources.pod_events import event_time
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.state.observe import ExperimentState
 
 COMPLETED = "Completed"
@@ -31,18 +30,18 @@ _RESULTS = {
 }
 
 
-def find_results_of_missing_jobs(api: Api, scope: Scope, state: ExperimentState) -> None:
+def find_results_of_missing_jobs(experiment: KubeExperiment, state: ExperimentState) -> None:
     """Pass the results of Jobs that no longer exist to ``state``.
 
     Sends a request only if a Job is missing. Nothing happens if the user may not list events.
     """
-    units = {scope.object_name(unit): unit for unit in state.known_units.missing_jobs}
+    units = {experiment.scope.object_name(unit): unit for unit in state.known_units.missing_jobs}
     if not units:
         return
-    path = f"/api/v1/namespaces/{scope.namespace}/events"
+    path = f"/api/v1/namespaces/{experiment.namespace}/events"
     query = {"fieldSelector": "involvedObject.kind=Job"}
     try:
-        events = items_of(api.call("GET", path, query=query))
+        events = items_of(experiment.api.call("GET", path, query=query))
     except BackendError:
         return
     state.use_results_of_missing_jobs(job_results(events, units, state.known_units.launched))

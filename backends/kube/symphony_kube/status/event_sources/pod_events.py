@@ -17,8 +17,7 @@ from symphony_kube.state.reasons import CREATING, NO_REASON, Reason
 from symphony_kube.status.event_sources import probe_results
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.labels import Scope
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 Object = Mapping[str, Any]
 
@@ -27,7 +26,7 @@ SLOW_SETUP_SECONDS = 5.0
 
 
 def explain_delays(
-    api: Api, scope: Scope, status: ExperimentStatus, pods: Iterable[Object], *, now: float
+    experiment: KubeExperiment, status: ExperimentStatus, pods: Iterable[Object], *, now: float
 ) -> ExperimentStatus:
     """Return ``status`` with a reason for each process that is slow to be set up or to be ready.
 
@@ -42,10 +41,10 @@ def explain_delays(
     selector = "involvedObject.kind=Pod"
     if len(slow) == 1 and not is_slow_to_be_ready:
         selector = f"involvedObject.uid={next(iter(slow))}"
-    path = f"/api/v1/namespaces/{scope.namespace}/events"
+    path = f"/api/v1/namespaces/{experiment.namespace}/events"
     try:
         query = {"fieldSelector": selector}
-        events = list_all(api, path, reduced, query=query).items
+        events = list_all(experiment.api, path, reduced, query=query).items
     except BackendError:  # Without the events, the status is correct but less detailed.
         return status
     explained: dict[str, Reason] = {}

@@ -63,7 +63,13 @@ def answers(address):
 def exchange(address, data=b"hello", timeout=40):
     host, port = address.split(":")
     with socket.create_connection((host, int(port)), timeout=timeout) as connection:
-        sender = threading.Thread(target=connection.sendall, args=(data,))
+
+        def send():
+            # The connection can be reset, which the reader notices, too.
+            with contextlib.suppress(OSError):
+                connection.sendall(data)
+
+        sender = threading.Thread(target=send)
         sender.start()
         received = b""
         while len(received) < len(data):

@@ -155,9 +155,10 @@ def hand_over(
         "directory": str(run.path),
         "final": str(final),
         "report": report_write,
-        # If the supervisor dies, the kernel releases its files in the reverse order. The lock and
-        # all leases are free when the launcher reads end-of-file from the report pipe.
-        "descriptors": [report_write, lock, *keep, *holds.values(), *gpu_descriptors],
+        # If the supervisor dies before it has received the descriptors, the kernel closes them in
+        # this order. The report pipe is the last one, so all other descriptors are already closed
+        # when the launcher reads end-of-file from the pipe.
+        "descriptors": [lock, *keep, *holds.values(), *gpu_descriptors, report_write],
         "keep": list(keep),
         "holds": dict(holds),
         "gpus": dict(gpus),

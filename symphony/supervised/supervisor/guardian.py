@@ -63,11 +63,17 @@ class Link:
 def guard_first(path: str) -> Link:
     """Fork the first supervisor of a run. Return in each supervisor, and not in the guardian.
 
-    ``path`` is the run directory, which the supervisor can rename.
+    ``path`` is the run directory, which the supervisor can rename. Standard output is a pipe. The
+    launcher reads end-of-file from it when the launch is complete, or when the supervisor has
+    exited, so that the kernel has closed all of its files.
     """
     pid, link = _fork_supervisor("")
     if pid == 0:
+        _close_exit_pipe()
         return link
+    # A launcher that fails sends this signal to the process group. The guardian must outlive the
+    # supervisor.
+    _signal.signal(_signal.SIGTERM, _signal.SIG_IGN)
     # Otherwise, the launcher would not notice the death of the supervisor.
     _close_input()
     guardian = _Guardian(path)
@@ -75,7 +81,10 @@ def guard_first(path: str) -> Link:
     # removes it.
     guardian.path = _read_path(link.messages)
     if not guardian.path:
+        _wait_for_exit(pid)
         os._exit(0)
+    _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
+    _close_exit_pipe()
     return guardian.run(pid, link)
 
 
@@ -346,6 +355,20 @@ def _close_input() -> None:
     devnull = os.open(os.devnull, os.O_RDONLY)
     os.dup2(devnull, 0)
     os.close(devnull)
+
+
+def _close_exit_pipe() -> None:
+    """Replace the pipe of `guard_first` with the supervisor's log, which is standard error."""
+    os.dup2(2, 1)
+
+
+def _wait_for_exit(pid: int) -> None:
+    """Wait for a child to exit."""
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        # The signal SIGCHLD was ignored when the child exited.
+        return
 
 
 def _read_path(messages: int) -> str:

@@ -91,13 +91,15 @@ def prepared_supervisor(
     ``children`` names the class that starts processes, in the form ``"module:Class"``. The
     supervisor immediately imports all modules that it needs, including the module of this class.
     Until the supervisor receives its orders, it holds no lock and no lease. If the ``with`` block
-    raises an exception, the supervisor is stopped and the exception is raised again.
+    raises an exception, the supervisor is stopped and the exception is raised again. If it had not
+    completed the launch, the lock and all leases are free by then.
     """
     channel, supervisor_end = socket.socketpair()
-    with channel:
-        with supervisor_end:
+    exit_read, exit_write = os.pipe()
+    with channel, os.fdopen(exit_read, "rb") as exit_pipe:
+        with supervisor_end, os.fdopen(exit_write, "wb"):
             environment = settings.environment if replaces else os.environ
-            parent = _spawn_supervisor(run, name, supervisor_end, environment)
+            parent = _spawn_supervisor(run, name, supervisor_end, exit_write, environment)
         try:
             preparation = {
                 "path": own_import_path(),
@@ -114,6 +116,9 @@ def prepared_supervisor(
             # of `parent`.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(parent.pid, signal.SIGTERM)
+            # The kernel closes the files of a process in no useful order, so that end-of-file on
+            # the report pipe does not mean that the leases are free.
+            exit_pipe.read()
             raise
         finally:
             parent.wait()
@@ -155,9 +160,6 @@ def hand_over(
         "directory": str(run.path),
         "final": str(final),
         "report": report_write,
-        # If the supervisor dies before it has received the descriptors, the kernel closes them in
-        # this order. The report pipe is the last one, so all other descriptors are already closed
-        # when the launcher reads end-of-file from the pipe.
         "descriptors": [lock, *keep, *holds.values(), *gpu_descriptors, report_write],
         "keep": list(keep),
         "holds": dict(holds),
@@ -205,9 +207,16 @@ def _exchange(
 
 
 def _spawn_supervisor(
-    run: RunDirectory, name: str, stdin: socket.socket, environment: Mapping[str, str]
+    run: RunDirectory,
+    name: str,
+    stdin: socket.socket,
+    exit_pipe: int,
+    environment: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
-    """Start the supervisor program, which forks once. Its original process then exits."""
+    """Start the supervisor program, which forks once. Its original process then exits.
+
+    The program closes ``exit_pipe`` when the launch is complete, or when its supervisor has exited.
+    """
     program = Path(__file__).with_name("__main__.py")
     # A run identifier in a process's environment marks the process as part of that run. If a
     # process of a run launches another experiment, the new supervisor must not have this
@@ -218,7 +227,7 @@ def _spawn_supervisor(
             return subprocess.Popen(
                 [sys.executable, "-I", "-S", str(program), name],
                 stdin=stdin.fileno(),
-                stdout=log,
+                stdout=exit_pipe,
                 stderr=log,
                 start_new_session=True,
                 cwd="/",

@@ -34,7 +34,9 @@ from symphony.supervised.supervisor import handover
 
 from .conftest import eventually, run_id_of, supervisor_of
 
-PORT = 7461
+# Another run of the tests on this machine has other ports. Both ports are below those that the
+# system chooses itself.
+PORT = 10_000 + os.getpid() * 2 % 10_000
 
 # The moment after which the launcher receives a signal, and the function that ends there.
 MOMENTS = {

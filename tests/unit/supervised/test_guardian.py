@@ -53,6 +53,21 @@ for step in steps.split():
 os._exit(1)
 """
 
+# A supervisor that exits later than it closes its pipe, as if the kernel were slow.
+SLOW_EXIT = f"""
+import os, sys, time
+sys.path.append({str(Path(guardian.__file__).parent)!r})
+import guardian
+link = guardian.guard_first(sys.argv[1])
+while not os.path.exists(sys.argv[1] + "/guardian"):
+    time.sleep(0.001)
+os.write(2, b"%d" % os.getpid())
+os.close(2)
+os.close(1)
+os.close(link.messages)
+time.sleep(0.2)
+"""
+
 # A supervisor that is killed when it has started the program of its next guardian.
 KILLED = """
 import os, signal, subprocess, sys
@@ -95,6 +110,18 @@ def starts(path: Path) -> list[float]:
     paths = [line.partition(" ")[2] for line in lines]
     assert paths == ["", *[str(path)] * (len(lines) - 1)]
     return [float(line.partition(" ")[0]) for line in lines]
+
+
+def test_launcher_reads_end_of_file_when_the_supervisor_of_a_failed_launch_has_exited(
+    tmp_path: Path,
+) -> None:
+    program = [sys.executable, "-I", "-S", "-c", SLOW_EXIT, str(tmp_path)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        supervisor = int(os.read(process.stderr.fileno(), 100))
+        # The launcher sends this signal to the process group of both.
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == b""
+        assert not Path(f"/proc/{supervisor}").exists()
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,13 @@ def leader(process: subprocess.Popen[bytes]) -> ProcessId:
     return found
 
 
+def wait_until_asleep(process: subprocess.Popen[bytes]) -> None:
+    """Wait until a process that has no more to do waits for its input."""
+    status = Path(f"/proc/{process.pid}/stat")
+    while ") S " not in status.read_text():
+        time.sleep(0.001)
+
+
 def test_memory_and_files_include_child_processes(start) -> None:
     files = "f = [open('/dev/null') for _ in range(20)]; "
     program = f"import os; a = b'x' * {20 * MIB}; os.fork(); {files}{WAIT}"
@@ -92,6 +99,8 @@ def test_cpu_use_counts_cores_and_exited_children(start) -> None:
     cpu = second.processes[0].cpu
     assert cpu * (end_of_second - begin_of_first) > 0.2 - 0.05
     assert cpu * (begin_of_second - end_of_first) < 0.2 + 0.07
+    wait_until_asleep(process)
+    sampler.sample({"p": leader(process)})
     assert sampler.sample({"p": leader(process)}).processes[0].cpu == 0
 
 

@@ -59,7 +59,6 @@ class Killer:
     """Kills the processes of Pods until the Pods show that they have exited."""
 
     def __init__(self, experiment: KubeExperiment) -> None:
-        self._api = experiment.api
         self._experiment = experiment
         self._kills: dict[str, _Kill] = {}
 
@@ -69,7 +68,7 @@ class Killer:
         Return the number of seconds after which to call this method again, or None. Raises
         `BackendError` if a process cannot be killed.
         """
-        server_time = self._api.now()
+        server_time = self._experiment.api.now()
         pauses = []
         due = []
         for name, unit in units.items():
@@ -95,7 +94,7 @@ class Killer:
         return self._kills.setdefault(pod.uid, _Kill(name=name, begun=now, next_try=now))
 
     def _run(self, due: Sequence[tuple[_Kill, PodStatus]]) -> None:
-        in_parallel(lambda item: self._kill(*item), due, threads=self._api.connections)
+        in_parallel(lambda item: self._kill(*item), due, threads=self._experiment.api.connections)
 
     def _kill(self, kill: _Kill, pod: PodStatus) -> None:
         """Kill the processes of a Pod, and record the result."""

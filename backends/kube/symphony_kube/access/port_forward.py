@@ -179,8 +179,6 @@ class _PortForwarder:
         listener: socket.socket,
         on_error: OnError,
     ) -> None:
-        self._api = experiment.api
-        self._scope = experiment.scope
         self._experiment = experiment
         self._target = target
         self._listener = listener
@@ -260,9 +258,9 @@ class _PortForwarder:
             if ref is None:
                 return "it is not running"
             self._ref = ref
-            path = pod_path(self._scope, ref.pod, "portforward")
+            path = pod_path(self._experiment.scope, ref.pod, "portforward")
             query = [("ports", str(self._target.port))]
-            websocket = self._api.websocket(path, query=query, protocol=PROTOCOL_4)
+            websocket = self._experiment.api.websocket(path, query=query, protocol=PROTOCOL_4)
             with ExecStream(websocket) as stream:
                 return connection.pass_data(stream)
         except ApiError as exc:
@@ -270,7 +268,7 @@ class _PortForwarder:
                 return exc.detail
             connection.is_final = True  # A retry would be refused as well.
             right = "get and create pods/portforward"
-            return str(missing_right(exc, "forward a port", right, self._scope))
+            return str(missing_right(exc, "forward a port", right, self._experiment.scope))
         except SymphonyError as exc:
             return one_line(str(exc))
 

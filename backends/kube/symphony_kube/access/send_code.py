@@ -63,8 +63,6 @@ class CodeSender:
     """Sends archives that are too large for Secrets."""
 
     def __init__(self, experiment: KubeExperiment, archives: Iterable[CodeArchive]) -> None:
-        self._api = experiment.api
-        self._scope = experiment.scope
         self._experiment = experiment
         self._archives = {archive.snapshot.short_digest: archive for archive in archives}
         self._progress = _Progress()
@@ -108,9 +106,9 @@ class CodeSender:
 
     def _serve(self) -> list[str]:
         """Send to the containers that wait. Return the Pods whose containers are not running."""
-        path = collection_path("Pod", self._scope.namespace)
-        query = {"labelSelector": self._scope.present_selector}
-        pods = list_all(self._api, path, reduced, query=query).items
+        path = collection_path("Pod", self._experiment.namespace)
+        query = {"labelSelector": self._experiment.scope.present_selector}
+        pods = list_all(self._experiment.api, path, reduced, query=query).items
         waiting = []
         for pod in pods:
             if "deletionTimestamp" in pod["metadata"] or pod["status"].get("phase") != "Pending":

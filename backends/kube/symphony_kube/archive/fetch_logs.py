@@ -129,8 +129,6 @@ class LogFetcher:
         directory: Path,
         limits: LogLimits,
     ) -> None:
-        self._api = experiment.api
-        self._scope = experiment.scope
         self._experiment = experiment
         self._directory = directory
         self._limits = limits
@@ -149,9 +147,10 @@ class LogFetcher:
         self._directory.mkdir(mode=0o700, exist_ok=True)
         self._give_up_nodes_without_address()
         followed = sum(log.follow for log in self._logs)
-        if followed > self._api.connections:
+        connections = self._experiment.api.connections
+        if followed > connections:
             raise_open_file_limit()
-        workers = followed + min(len(self._logs) - followed, self._api.connections)
+        workers = followed + min(len(self._logs) - followed, connections)
         pool = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="record-logs")
         # The followed logs come first, so that each of them gets a thread.
         for log in sorted(self._logs, key=lambda log: not log.follow):
@@ -191,8 +190,9 @@ class LogFetcher:
         by_host = defaultdict(list)
         for log in self._logs:
             by_host[log.sources[0].ref.host].append(log)
-        first = [logs[0] for logs in by_host.values() if len(logs) > self._api.connections]
-        in_parallel(self._ask_node, first, threads=self._api.connections)
+        connections = self._experiment.api.connections
+        first = [logs[0] for logs in by_host.values() if len(logs) > connections]
+        in_parallel(self._ask_node, first, threads=connections)
 
     def _ask_node(self, log: _ProcessLog) -> None:
         source = log.sources[0]
@@ -207,7 +207,7 @@ class LogFetcher:
             return
 
     def _problem(self, log: _ProcessLog, exc: ApiError) -> str:
-        return f"cannot be read: {log_error(exc, log.name, self._scope)}"
+        return f"cannot be read: {log_error(exc, log.name, self._experiment.scope)}"
 
     def _is_over(self, log: _ProcessLog) -> bool:
         return self._closed or bool(log.problem)

@@ -132,8 +132,6 @@ class _Application:
         store: DescriptionStore,
         difference: Difference,
     ) -> None:
-        self._api = experiment.api
-        self._scope = experiment.scope
         self._experiment = experiment
         self._store = store
         self._supervisor = difference.new.supervisor
@@ -183,7 +181,9 @@ class _Application:
         self._base_objects.put()
         if self._in_cluster:
             # The supervisor reads the description when it notices the new roster.
-            in_cluster.hand_over(self._api, self._run, partial(self._new_record, changed))
+            in_cluster.hand_over(
+                self._experiment.api, self._run, partial(self._new_record, changed)
+            )
         self._publish_roster(is_created=self._first.name not in of_supervisor)
         restarted |= self._in_place.restart(self._experiment, self._bodies, self._revision)
         replaced = {
@@ -210,7 +210,7 @@ class _Application:
             and not self._roster[name].starts_after
             and not self._roster[name].rank_of
         ]
-        in_parallel(self._create_unit, created, threads=self._api.connections)
+        in_parallel(self._create_unit, created, threads=self._experiment.api.connections)
         operation.await_created(created)
         operation.await_supervisor(of_supervisor)
         # A supervisor that found no object of a unit without conditions would create it.
@@ -232,7 +232,7 @@ class _Application:
 
     def _stopped_now(self, units: Collection[str], observation: Observation) -> list[str]:
         """Return which of ``units`` are stopped first, in the order in which they were started."""
-        return stopped_now(self._previous, observation, units, self._api.now())
+        return stopped_now(self._previous, observation, units, self._experiment.api.now())
 
     def _stop_in_order(self, operation: Operation, units: set[str]) -> None:
         """Stop units, each when its turn comes.
@@ -242,7 +242,7 @@ class _Application:
         remaining = set(units)
         while True:
             state, _ = experiments.observe_once(self._experiment)
-            observation = state.observe(self._api.now())
+            observation = state.observe(self._experiment.api.now())
             statuses = observation.unit_statuses
             remaining &= {name for name, status in statuses.items() if not status.has_ended}
             wave = self._stopped_now(remaining, observation)
@@ -267,23 +267,23 @@ class _Application:
 
     def _check_with_server(self, restarted: Collection[str], absent: Collection[str]) -> None:
         """Have the server check the new objects before anything is changed."""
-        check_requirements(self._api, [self._bodies[name] for name in {*restarted, *absent}])
+        bodies = {name: self._bodies[name] for name in {*restarted, *absent}}
+        check_requirements(self._experiment.api, list(bodies.values()))
         resources = []
-        for name in {*restarted, *absent}:
-            body = self._bodies[name]
+        for name, body in bodies.items():
             unit = self._observation.unit_statuses.get(name)
             if unit is not None:
                 body = next_attempt(body, Attempt(number=unit.attempt.number + 1))
-            resources.append(to_resource(body, self._scope.namespace))
+            resources.append(to_resource(body, self._experiment.namespace))
 
         def check(resource: Any) -> None:
             try:
                 self._creation.check(resource)
             except NameTaken as exc:
                 found = exc.found
-                if found is None or not is_managed(found, self._scope.experiment):
+                if found is None or not is_managed(found, self._experiment.name):
                     kind, name = resource.kind, resource.name
-                    text = error_messages.name_taken(kind, name, self._scope, found)
+                    text = error_messages.name_taken(kind, name, self._experiment.scope, found)
                     raise BackendError(text) from exc
             except LaunchFailed as exc:
                 # The objects that are replaced still use the quota.
@@ -291,7 +291,7 @@ class _Application:
                 if not isinstance(cause, ApiError) or not error_messages.is_quota_exceeded(cause):
                     raise
 
-        in_parallel(check, resources, threads=self._api.connections)
+        in_parallel(check, resources, threads=self._experiment.api.connections)
 
     def _description(self) -> Description:
         pending = {
@@ -335,9 +335,9 @@ class _Application:
         )
         policies = self._manifest.policies
         seconds = seconds_to_deadline(
-            policies, launched=self._running.launched, now=self._api.now()
+            policies, launched=self._running.launched, now=self._experiment.api.now()
         )
-        resource = to_resource(with_new_deadline(body, seconds), self._scope.namespace)
+        resource = to_resource(with_new_deadline(body, seconds), self._experiment.namespace)
         self._creation.create(resource)
 
     @property
@@ -350,13 +350,14 @@ class _Application:
 
     def _let_supervisor_take_over(self, changed: set[str], absent: Collection[str]) -> None:
         """Return when a supervisor works from the new description, if decisions remain."""
+        api = self._experiment.api
         # A supervisor that is active also creates the units that have not changed.
         waiting = set(absent)
         if not self._in_cluster and not self._was_supervised:
             waiting &= changed
         is_needed = needs_supervisor(self._manifest, waiting)
         if self._in_cluster:
-            in_cluster.await_takeover(self._api, self._run, self._supervisor, is_needed=is_needed)
+            in_cluster.await_takeover(api, self._run, self._supervisor, is_needed=is_needed)
             return
         if not is_needed:
             with detached.stopped(self._directory):
@@ -366,7 +367,7 @@ class _Application:
             run = replace(self._run, kubeconfig=None, context=None)
             # A user who may not create its objects gets a supervisor on this machine.
             with contextlib.suppress(in_cluster.CannotRunInCluster):
-                in_cluster.start(self._api, run, self._supervisor, self._creation, record)
+                in_cluster.start(api, run, self._supervisor, self._creation, record)
                 return
         detached.replace(self._directory, self._run, record)
 
@@ -413,7 +414,7 @@ class _Application:
             for unit in kept:
                 pods = state.objects.pods_of(unit.name)
                 jobs = state.objects.jobs_of(unit.name)
-                in_parallel(removal, [*pods, *jobs], threads=self._api.connections)
+                in_parallel(removal, [*pods, *jobs], threads=self._experiment.api.connections)
         delete.delete_selected(self._experiment, ("Job", "Pod"), self._is_removed)
 
     def _kept_units(self, units: Roster) -> list[Unit]:

@@ -52,8 +52,6 @@ class BaseObjectsUpdate:
         new: NewDescription,
         creation: Creation,
     ) -> None:
-        self._api = experiment.api
-        self._scope = experiment.scope
         self._experiment = experiment
         self._running = running
         self._new = new
@@ -61,7 +59,8 @@ class BaseObjectsUpdate:
 
     def put(self) -> None:
         """Create or update the Services, and the Secrets and ConfigMaps of files."""
-        keys = self._scope.object_name(KEYS, "Secret")
+        scope = self._experiment.scope
+        keys = scope.object_name(KEYS, "Secret")
         old, new = self._running.snapshot, self._new.snapshot
         files_differ = old.secrets != new.secrets or _files(old) != _files(new)
         files_differ |= _configs(old) != _configs(new)
@@ -73,12 +72,12 @@ class BaseObjectsUpdate:
         for body in self._new.manifest.base_objects:
             kind, name = body["kind"], body["metadata"]["name"]
             is_put = puts_keys if name == keys else puts_files
-            is_put = is_put or name in (environment_name(self._scope), scripts_name(self._scope))
+            is_put = is_put or name in (environment_name(scope), scripts_name(scope))
             if CODE in labels_of(body):
                 is_put = not self._has_code(labels_of(body)[CODE])
             if kind == "Service" or (kind != "Namespace" and is_put):
                 bodies.append(with_run_label(body, self._running.run_id))
-        in_parallel(self._put, bodies, threads=self._api.connections)
+        in_parallel(self._put, bodies, threads=self._experiment.api.connections)
 
     def delete_services(self) -> None:
         """Delete the Services that the new description does not contain."""
@@ -94,26 +93,26 @@ class BaseObjectsUpdate:
         return not self._running.is_unfinished and digest in _codes(self._running.snapshot)
 
     def _put(self, body: Object) -> None:
-        resource = to_resource(body, self._scope.namespace)
+        resource = to_resource(body, self._experiment.namespace)
         try:
             # If the launch or an earlier change has created the object, it is returned as it is.
             found = self._creation.create(resource)
         except NameTaken as exc:
-            if exc.found is None or not is_managed(exc.found, self._scope.experiment):
+            if exc.found is None or not is_managed(exc.found, self._experiment.name):
                 text = error_messages.name_taken(
-                    resource.kind, resource.name, self._scope, exc.found
+                    resource.kind, resource.name, self._experiment.scope, exc.found
                 )
                 raise BackendError(text) from exc
             found = exc.found
         if CODE in labels_of(body):
             # An earlier change, which was not completed, has stored the same code.
             return
-        is_keys = resource.name == self._scope.object_name(KEYS, "Secret")
+        is_keys = resource.name == self._experiment.scope.object_name(KEYS, "Secret")
         patch = _missing_data(body, found) if is_keys else _patch_of(body, found)
         if patch is None:
             return
         try:
-            self._api.call(
+            self._experiment.api.call(
                 "PATCH",
                 resource.path,
                 body=patch,
@@ -122,7 +121,7 @@ class BaseObjectsUpdate:
             )
         except ApiError as exc:
             right = f"patch {resource.kind.lower()}s"
-            raise missing_right(exc, f"change {resource}", right, self._scope) from exc
+            raise missing_right(exc, f"change {resource}", right, self._experiment.scope) from exc
 
     def _delete_code(self) -> None:
         """Delete the Secrets with code that no process has any more."""
@@ -156,10 +155,10 @@ class BaseObjectsUpdate:
 
     def _mounted_codes(self) -> set[str]:
         """Return the digests of the code in the volumes of running Pods."""
-        path = collection_path("Pod", self._scope.namespace)
-        query = {"labelSelector": self._scope.present_selector}
+        path = collection_path("Pod", self._experiment.namespace)
+        query = {"labelSelector": self._experiment.scope.present_selector}
         digests: set[str] = set()
-        for of_pod in list_all(self._api, path, _code_in_use, query=query).items:
+        for of_pod in list_all(self._experiment.api, path, _code_in_use, query=query).items:
             digests |= of_pod
         return digests
 

@@ -64,9 +64,8 @@ class Creation:
     def __init__(
         self, experiment: KubeExperiment, run_id: str, overrides: Sequence[Override] = ()
     ) -> None:
-        self._api = experiment.api
+        self._experiment = experiment
         self._overrides = overrides
-        self._scope = experiment.scope
         self.run_id = run_id
         self.created: dict[str, tuple[Resource, dict[str, Any]]] = {}
         self.uncertain: dict[str, Resource] = {}
@@ -88,7 +87,7 @@ class Creation:
         except BackendError as exc:
             if isinstance(exc, ApiError) and exc.status < 500:
                 del self.uncertain[resource.path]
-            raise refusal(resource, self._scope, exc, self._overrides) from exc
+            raise refusal(resource, self._experiment.scope, exc, self._overrides) from exc
         self.created[resource.path] = (resource, body)
         del self.uncertain[resource.path]
         return body
@@ -106,14 +105,14 @@ class Creation:
             # An admission webhook can refuse to check objects that are not created.
             if isinstance(exc, ApiError) and "does not support dry run" in exc.detail:
                 return
-            raise refusal(resource, self._scope, exc, self._overrides) from exc
+            raise refusal(resource, self._experiment.scope, exc, self._overrides) from exc
 
     def create_all(self, resources: Sequence[Resource]) -> None:
         """Create objects in parallel. After the first failure, no more objects are created.
 
         Of each created object, only the UID is kept: 10,000 Pods take up 180 MB.
         """
-        threads = self._api.connections
+        threads = self._experiment.api.connections
         in_parallel(self._create_and_keep_uid, resources, threads=threads, stopped=self.stopped)
 
     def _create_and_keep_uid(self, resource: Resource) -> None:
@@ -124,7 +123,7 @@ class Creation:
         deadline = time.monotonic() + SERVICE_ACCOUNT_SECONDS
         while True:
             try:
-                return self._api.call(
+                return self._experiment.api.call(
                     "POST",
                     resource.collection,
                     query=query,
@@ -137,7 +136,7 @@ class Creation:
                 # The service account in a new namespace is created shortly after the namespace.
                 may_appear = (
                     error_messages.lacks_service_account(exc)
-                    and not self._scope.shared
+                    and not self._experiment.scope.shared
                     and time.monotonic() < deadline
                 )
                 if not may_appear or self.stopped.wait(SERVICE_ACCOUNT_PAUSE_SECONDS):
@@ -148,7 +147,7 @@ class Creation:
         raise `NameTaken`.
         """
         try:
-            found = self._api.find(resource.path)
+            found = self._experiment.api.find(resource.path)
         except ApiError:
             found = None
         if found is not None and labels_of(found).get(RUN) == self.run_id:
@@ -173,15 +172,17 @@ class Creation:
             failures = [self._delete(path) for path in namespaces]
             uncertain = []
         else:
-            failures = in_parallel(self._delete, list(self.created), threads=self._api.connections)
+            threads = self._experiment.api.connections
+            failures = in_parallel(self._delete, list(self.created), threads=threads)
             uncertain = [_no_answer(resource) for resource in self.uncertain.values()]
         return [*(failure for failure in failures if failure is not None), *uncertain]
 
     def _delete(self, path: str) -> tuple[str, str] | None:
         """Delete the object at a path. Return None, or a description and why it remains."""
         resource, body = self.created[path]
+        uid = body["metadata"]["uid"]
         try:
-            delete_uid(self._api, path, body["metadata"]["uid"], grace_seconds=KILL_GRACE_SECONDS)
+            delete_uid(self._experiment.api, path, uid, grace_seconds=KILL_GRACE_SECONDS)
         except ApiError as exc:
             return str(resource), exc.detail
         except BackendError:
@@ -192,7 +193,7 @@ class Creation:
         """Determine which of the uncertain objects were created."""
         for path, resource in list(self.uncertain.items()):
             try:
-                found = self._api.find(path)
+                found = self._experiment.api.find(path)
             except BackendError:
                 continue
             if found is not None and labels_of(found).get(RUN) == self.run_id:

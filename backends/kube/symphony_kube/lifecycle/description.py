@@ -227,8 +227,7 @@ class DescriptionStore:
     """The description of an experiment in the cluster."""
 
     def __init__(self, experiment: KubeExperiment) -> None:
-        self._api = experiment.api
-        self._scope = experiment.scope
+        self._experiment = experiment
         self._path = secret_path(experiment.scope)
         self._lock = threading.Lock()
         # The Secret as it was read last, with the version and the holder of the latest change.
@@ -265,7 +264,7 @@ class DescriptionStore:
             data = _description_data(description, merged)
             if not data:
                 raise BackendError(
-                    f"experiment {self._scope.experiment!r} is too large to be changed while it is "
+                    f"experiment {self._experiment.name!r} is too large to be changed while it is "
                     "running: its description has more than 1 MiB; launch it again with force"
                 )
             fields = fields_with(merged, secret)
@@ -285,13 +284,13 @@ class DescriptionStore:
         """
         metadata: dict[str, Any] = {"annotations": {DELETING: "true"}}
         with contextlib.suppress(ApiError):
-            if self._scope.run:
-                secret = self._api.find(self._path)
-                if secret is None or not is_in_scope(secret, self._scope):
+            if self._experiment.scope.run:
+                secret = self._experiment.api.find(self._path)
+                if secret is None or not is_in_scope(secret, self._experiment.scope):
                     return
                 # The server refuses to change another object that has the name by now.
                 metadata["uid"] = secret["metadata"]["uid"]
-            self._api.call(
+            self._experiment.api.call(
                 "PATCH",
                 self._path,
                 body={"metadata": metadata},
@@ -316,7 +315,7 @@ class DescriptionStore:
         """Raise BackendError if another command has taken over the change."""
         if self._is_lost:
             raise BackendError(
-                f"another command changes experiment {self._scope.experiment!r}; run the command "
+                f"another command changes experiment {self._experiment.name!r}; run the command "
                 "again when it is done"
             )
 
@@ -348,7 +347,7 @@ class DescriptionStore:
             description = self.read()
             if description is None:
                 raise NotFound(
-                    f"experiment {self._scope.experiment!r} was deleted or replaced; run the "
+                    f"experiment {self._experiment.name!r} was deleted or replaced; run the "
                     "command again"
                 )
             if self._holder == own:
@@ -405,7 +404,7 @@ class DescriptionStore:
             return merge(record_in_secret(secret), record)
         except ValueError as exc:
             raise BackendError(
-                f"the record of experiment {self._scope.experiment!r} cannot be read: {exc}; it is "
+                f"the record of experiment {self._experiment.name!r} cannot be read: {exc}; it is "
                 "damaged, or a later version of symphony has written it: use that version, or "
                 "launch the experiment again with force"
             ) from exc
@@ -413,10 +412,10 @@ class DescriptionStore:
     def _find(self) -> Object | None:
         """Return the Secret, or None if there is none."""
         try:
-            secret = self._api.find(self._path)
+            secret = self._experiment.api.find(self._path)
         except ApiError as exc:
             raise self._not_permitted(exc, "get") from exc
-        if secret is None or not is_managed(secret, self._scope.experiment):
+        if secret is None or not is_managed(secret, self._experiment.name):
             return None
         self._note(secret)
         return secret
@@ -433,7 +432,7 @@ class DescriptionStore:
     def _patch(self, patch: Object) -> None:
         metadata = {**patch.get("metadata", {}), "resourceVersion": self._version}
         try:
-            answer = self._api.call(
+            answer = self._experiment.api.call(
                 "PATCH",
                 self._path,
                 body={**patch, "metadata": metadata},
@@ -448,8 +447,8 @@ class DescriptionStore:
         self._note({**answer, "data": data})
 
     def _not_permitted(self, exc: ApiError, verbs: str) -> ApiError:
-        action = f"compare experiment {self._scope.experiment!r} with another description"
-        return missing_right(exc, action, f"{verbs} secrets", self._scope)
+        action = f"compare experiment {self._experiment.name!r} with another description"
+        return missing_right(exc, action, f"{verbs} secrets", self._experiment.scope)
 
 
 def _new_holder(count: int) -> str:

@@ -99,30 +99,27 @@ def launch(
     check_requirements(api, manifest.units)
     jobs_only = all(unit.job for unit in manifest.roster)
     check = partial(check_replacement, api, manifest)
-    remove_previous(
-        KubeExperiment(api, manifest.scope),
-        force=force,
-        jobs_only=jobs_only,
-        keeping=keeping,
-        check=check,
-    )
+    experiment = KubeExperiment(api, manifest.scope)
+    remove_previous(experiment, force=force, jobs_only=jobs_only, keeping=keeping, check=check)
     manifest = _with_run_name(manifest, run_name)
     removed: set[str] = set()
     while True:
         try:
-            return _create_or_roll_back(api, manifest, run_id, supervisor, description, await_code)
+            creation = Creation(experiment, run_id, manifest.overrides)
+            return _create_or_roll_back(
+                experiment, manifest, creation, supervisor, description, await_code
+            )
         except _Leftovers as exc:
             # An earlier launch left objects but no Pods, so `remove_previous` did not find the
             # experiment.
             if exc.run in removed:
                 raise
             removed.add(exc.run)
-            earlier = KubeExperiment(api, manifest.scope).of_run(exc.run)
-            delete.delete(earlier, jobs_only=jobs_only, keeping=keeping)
+            delete.delete(experiment.of_run(exc.run), jobs_only=jobs_only, keeping=keeping)
         except AlreadyExists as exc:
             if not force:
                 raise
-            raise launched_at_the_same_time(manifest.scope.experiment) from exc
+            raise launched_at_the_same_time(experiment.name) from exc
 
 
 def _with_run_name(manifest: KubeManifest, run_name: str) -> KubeManifest:
@@ -288,18 +285,15 @@ def _is_old(api: Api, body: Object) -> bool:
 
 
 def _create_or_roll_back(
-    api: Api,
+    experiment: KubeExperiment,
     manifest: KubeManifest,
-    run_id: str,
+    creation: Creation,
     supervisor: SupervisorOptions,
     description: Description | None,
     await_code: Callable[[], None],
 ) -> tuple[str, ...]:
-    scope = manifest.scope
-    experiment = KubeExperiment(api, scope)
-    creation = Creation(experiment, run_id, manifest.overrides)
     try:
-        return _create(api, manifest, creation, run_id, supervisor, description, await_code)
+        return _create(experiment, manifest, creation, supervisor, description, await_code)
     except BaseException as exc:
         error = _launch_error(experiment, exc)
         # Processes that already work are not destroyed because of a temporary problem.
@@ -311,8 +305,8 @@ def _create_or_roll_back(
         if remaining:
             raise LaunchFailed(
                 f"{error or 'the launch was interrupted'}; not all created objects could be "
-                f"deleted again, in namespace {scope.namespace!r} these remain: "
-                f"{_describe(remaining)}; delete {scope.experiment!r} when the problem is fixed",
+                f"deleted again, in namespace {experiment.namespace!r} these remain: "
+                f"{_describe(remaining)}; delete {experiment.name!r} when the problem is fixed",
                 trouble=is_trouble,
             ) from exc
         if error is None or error is exc:
@@ -411,16 +405,15 @@ def _wait_for_roll_back(experiment: KubeExperiment, creation: Creation) -> None:
 
 
 def _create(
-    api: Api,
+    experiment: KubeExperiment,
     manifest: KubeManifest,
     creation: Creation,
-    run_id: str,
     supervisor: SupervisorOptions,
     description: Description | None,
     await_code: Callable[[], None],
 ) -> tuple[str, ...]:
-    scope = manifest.scope
-    experiment = KubeExperiment(api, scope)
+    api, scope = experiment.api, experiment.scope
+    run_id = creation.run_id
     base = [
         to_resource(with_run_label(body, run_id), scope.namespace) for body in manifest.base_objects
     ]
@@ -467,7 +460,7 @@ def _create(
     creation.has_units = True
     notes = _service_notes(manifest, creation)
     if manifest.needs_supervisor:
-        notes += _supervise(api, manifest, creation, run_id, units, supervisor)
+        notes += _supervise(api, manifest, creation, units, supervisor)
     if description is not None and stored is not None and stored.path in creation.created:
         complete_launch(experiment, description, creation.created[stored.path][1])
     return notes
@@ -486,7 +479,6 @@ def _supervise(
     api: Api,
     manifest: KubeManifest,
     creation: Creation,
-    run_id: str,
     units: Mapping[str, Mapping[str, Any]],
     supervisor: SupervisorOptions,
 ) -> tuple[str, ...]:
@@ -499,7 +491,7 @@ def _supervise(
     ]
     first = units[roster_unit(manifest.roster).name]
     run = SupervisedRun(
-        scope=replace(manifest.scope, run=run_id),
+        scope=replace(manifest.scope, run=creation.run_id),
         roster=manifest.roster,
         units={name: units[name] for name in created_by_supervisor},
         policies=manifest.policies,

@@ -17,7 +17,6 @@ class Replacer:
     """Creates the next attempts of units. Each object of this class creates an attempt once."""
 
     def __init__(self, experiment: KubeExperiment) -> None:
-        self._api = experiment.api
         self._experiment = experiment
         self._replaced: set[tuple[str, int]] = set()
 
@@ -53,5 +52,5 @@ class Replacer:
             unit = statuses[name]
             attempts.replace_attempt(self._experiment, unit, deadline=deadline, round=latest)
 
-        in_parallel(replace_one, new, threads=self._api.connections)
+        in_parallel(replace_one, new, threads=self._experiment.api.connections)
         self._replaced.update(attempts_of[name] for name in new)

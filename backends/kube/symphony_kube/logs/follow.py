@@ -145,7 +145,6 @@ class _LogFollower:
     """A follower of an experiment's logs. Most of its methods run in the caller's thread."""
 
     def __init__(self, experiment: KubeExperiment, *, events: bool) -> None:
-        self._api = experiment.api
         self._experiment = experiment
         # The events that have not been yielded yet, in the order in which they happened.
         self._held: list[ExperimentEvent] = []
@@ -217,7 +216,7 @@ class _LogFollower:
         if self._event_stream is None:
             return
         is_complete = all(process.name in self._logs for process in observation.status)
-        events = self._event_stream.take(observation, self._api.now())
+        events = self._event_stream.take(observation, self._experiment.api.now())
         self._held += select_events(events, None if is_complete else self._logs, None)
 
     def _released_events(self) -> Iterator[ExperimentEvent]:

@@ -160,8 +160,7 @@ class _LogReader:
     """
 
     def __init__(self, experiment: KubeExperiment, on_ready: OnReady) -> None:
-        self._api = experiment.api
-        self._scope = experiment.scope
+        self._experiment = experiment
         self._on_ready = on_ready
         self._search_process = SearchProcess()
         # Messages about lines that took too long to search.
@@ -209,7 +208,7 @@ class _LogReader:
         query = {"container": execution.process}
         if follow:
             query["follow"] = "true"
-        stream = self._api.open_stream(f"{self._path(execution.pod)}/log", query=query)
+        stream = self._experiment.api.open_stream(f"{self._path(execution.pod)}/log", query=query)
         self._streams.add(stream)
         try:
             # If `close` ran while the stream was being opened, it could not close the stream.
@@ -272,10 +271,10 @@ class _LogReader:
             return {} if value == present else {"metadata": {"annotations": {annotation: value}}}
 
         with contextlib.suppress(BackendError):
-            compare_and_swap(self._api, self._path(execution.pod), change)
+            compare_and_swap(self._experiment.api, self._path(execution.pod), change)
 
     def _path(self, pod: str) -> str:
-        return f"{collection_path('Pod', self._scope.namespace)}/{pod}"
+        return f"{collection_path('Pod', self._experiment.namespace)}/{pod}"
 
 
 def _with_ready(execution: Execution, value: str) -> str:

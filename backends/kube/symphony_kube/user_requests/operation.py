@@ -84,8 +84,6 @@ class Operation:
         *,
         grace: float | None = None,
     ) -> None:
-        self._api = experiment.api
-        self._scope = experiment.scope
         self._experiment = experiment
         self._target = target
         self._verb = verb
@@ -126,7 +124,7 @@ class Operation:
     def start(self, units: Mapping[str, UnitStatus]) -> None:
         """Request the start of units. If Kubernetes restarts one with a delay, it is stopped."""
         self._stops.add(_running(units))
-        self.request(units, partial(with_start, now=self._api.now()))
+        self.request(units, partial(with_start, now=self._experiment.api.now()))
 
     def restart(self, units: Mapping[str, UnitStatus]) -> None:
         """Request the restart of units. Running units are stopped when their turn comes.
@@ -135,7 +133,7 @@ class Operation:
         it starts after.
         """
         self._stops.add(_running(units))
-        now = self._api.now()
+        now = self._experiment.api.now()
         stops = self._find_steps(self._target.observation).stops
         later = self._stops.note_restarts(stops)
 
@@ -218,7 +216,7 @@ class Operation:
         has_requests = self._requested or not self._stops.is_empty
         if has_requests and not self._follow(self._is_done, self._deadline):
             raise TimeoutError(
-                f"experiment {self._scope.experiment!r}: the {self._verb} was not done "
+                f"experiment {self._experiment.name!r}: the {self._verb} was not done "
                 f"within {self._timeout:g} s; repeat the command to continue it"
             )
         self._check_all_started()
@@ -239,7 +237,7 @@ class Operation:
         first = next(iter(obstacles))
         reason = observation.containers[first].reason
         raise BackendError(
-            f"experiment {self._scope.experiment!r}: {join_names(waiting, limit=3)} could not be "
+            f"experiment {self._experiment.name!r}: {join_names(waiting, limit=3)} could not be "
             f"started yet, because {first} does not start: {reason}; when it has started, repeat "
             "the command to continue it"
         )
@@ -255,7 +253,7 @@ class Operation:
                 self._observation = observation
                 self._obstacles.note(observation)
                 begun = self._begun_replacements(observation)
-                now = self._api.now()
+                now = self._experiment.api.now()
                 steps = self._find_steps(observation)
                 self._stop_now(observation, steps)
                 self._replacer.replace(observation, steps.starts, now=now, begun=begun)
@@ -286,7 +284,7 @@ class Operation:
         ]
         kind = "stop" if self._verb == "stop" else "restart"
         request = Request(kind, names, self._grace) if names else None
-        return self._steps.find(observation, self._api.now(), request)
+        return self._steps.find(observation, self._experiment.api.now(), request)
 
     def _stop_now(self, observation: Observation, steps: Steps) -> None:
         """Record the stop of the units whose turn has come, and of those that have ended."""
@@ -296,7 +294,7 @@ class Operation:
         if self._verb != "stop":
             self._recorder.stop_before_start(wave, kill_times)
             return
-        now = self._api.now()
+        now = self._experiment.api.now()
         self._record(wave, lambda name, control: with_stop(control, now, kill_times[name]))
         self._stops.confirm(wave, self._requested, kill_times)
 
@@ -306,7 +304,7 @@ class Operation:
         in_parallel(
             partial(attempts.stop_pods_of_job, self._experiment),
             [unit for unit in units.values() if _is_stopping_in_job_set(unit)],
-            threads=self._api.connections,
+            threads=self._experiment.api.connections,
         )
 
     def _begun_replacements(self, observation: Observation) -> list[str]:
@@ -341,7 +339,7 @@ class Operation:
                 raise BackendError(f"the Pod of {name!r} was deleted")
             if not self._is_unit_done(observation, name, unit, number):
                 return False
-            if _awaits_log(self._roster[name], unit, observation, self._api.now()):
+            if _awaits_log(self._roster[name], unit, observation, self._experiment.api.now()):
                 return False
         return True
 

@@ -28,7 +28,6 @@ class RequestRecorder:
     def __init__(
         self, experiment: KubeExperiment, verb: str, manifests: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        self._api = experiment.api
         self._experiment = experiment
         self._verb = verb
         self._manifests = manifests
@@ -55,7 +54,7 @@ class RequestRecorder:
             in_parallel(
                 lambda item: self._record_one(*item, partial(change, item[0]), deadline),
                 list(remaining.items()),
-                threads=self._api.connections,
+                threads=self._experiment.api.connections,
             )
             missed = [name for name in remaining if name not in self.requested]
             if not missed:
@@ -110,10 +109,10 @@ class RequestRecorder:
 
     def cancel_starts(self, units: Collection[UnitStatus]) -> None:
         """Record that units are not to be started again."""
-        in_parallel(self._cancel_start, units, threads=self._api.connections)
+        in_parallel(self._cancel_start, units, threads=self._experiment.api.connections)
 
     def _cancel_start(self, unit: UnitStatus) -> None:
-        change = partial(without_start, now=self._api.now(), has_ended=unit.has_ended)
+        change = partial(without_start, now=self._experiment.api.now(), has_ended=unit.has_ended)
         attempts.request(self._experiment, unit, change)
 
     def stop_before_start(
@@ -127,11 +126,11 @@ class RequestRecorder:
         in_parallel(
             lambda name: self._stop_later(units[name], kill_times[name]),
             units,
-            threads=self._api.connections,
+            threads=self._experiment.api.connections,
         )
 
     def _stop_later(self, unit: UnitStatus, kill_at: float) -> None:
-        change = partial(with_later_stop, now=self._api.now(), kill_at=kill_at)
+        change = partial(with_later_stop, now=self._experiment.api.now(), kill_at=kill_at)
         attempts.request(self._experiment, unit, change)
 
 

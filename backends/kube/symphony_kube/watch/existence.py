@@ -20,8 +20,6 @@ class ExistenceCheck:
     """Checks for one reader whether the experiment exists."""
 
     def __init__(self, experiment: KubeExperiment) -> None:
-        self._api = experiment.api
-        self._scope = experiment.scope
         self._experiment = experiment
         self._is_known = False
 
@@ -41,7 +39,7 @@ class ExistenceCheck:
     def check_observation(self, observation: Observation) -> None:
         """Raise `NotFound` if an experiment that was observed earlier has been deleted."""
         if observation.empty and not self._has_other_objects():
-            raise NotFound(f"experiment {self._scope.experiment!r} was deleted")
+            raise NotFound(f"experiment {self._experiment.name!r} was deleted")
 
     def _has_other_objects(self) -> bool:
         """Return whether the experiment's namespace, or its description in a shared namespace,
@@ -49,10 +47,10 @@ class ExistenceCheck:
 
         It still exists if only the Pods were deleted, for example by a user or with their node.
         """
-        if self._scope.shared:
+        if self._experiment.scope.shared:
             return read_stored_record(self._experiment) is not None
         try:
-            namespace = self._api.find(f"{NAMESPACES}/{self._scope.namespace}")
+            namespace = self._experiment.api.find(f"{NAMESPACES}/{self._experiment.namespace}")
         except ApiError as exc:
             if exc.status != 403:
                 raise

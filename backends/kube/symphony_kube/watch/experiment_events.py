@@ -92,8 +92,6 @@ class EventStream:
     """
 
     def __init__(self, experiment: KubeExperiment, *, follow: bool = True) -> None:
-        self._api = experiment.api
-        self._scope = experiment.scope
         self._experiment = experiment
         self.stream = ObservationStream(
             experiment, follow=follow, reads_ready_logs=True, has_news=self._has_news
@@ -121,20 +119,21 @@ class EventStream:
                 raise
             text = (
                 "the events of Kubernetes are not shown, because you may not list events in "
-                f"namespace {self._scope.namespace!r}"
+                f"namespace {self._experiment.namespace!r}"
             )
-            self._news.append(
-                ExperimentEvent(at=self._api.now(), kind=EventKind.WARNING, text=f"note: {text}")
-            )
+            now = self._experiment.api.now()
+            note = ExperimentEvent(at=now, kind=EventKind.WARNING, text=f"note: {text}")
+            self._news.append(note)
 
     def _events_of_removed_processes(self) -> list[ExperimentEvent]:
         """Return the events of processes that a change has removed, from the Pods that are kept."""
-        path = pod_path(self._scope)
-        answer = self._api.call("GET", path, query={"labelSelector": self._scope.removed_selector})
+        scope = self._experiment.scope
+        query = {"labelSelector": scope.removed_selector}
+        answer = self._experiment.api.call("GET", pod_path(scope), query=query)
         pods = items_of(answer)
         names = {item["name"] for pod in pods for item in pod["spec"]["containers"]}
-        now = self._api.now()
-        status = observe(self._scope.experiment, pods, now=now).status
+        now = self._experiment.api.now()
+        status = observe(self._experiment.name, pods, now=now).status
         return [event for event in events_between(None, status, now) if event.process in names]
 
     def _has_news(self) -> bool:
@@ -250,7 +249,7 @@ class EventStream:
             return ()
         name = first_name(str(event["involvedObject"].get("name")))
         for unit in self.stream.units:
-            if self._scope.object_name(unit.name) == name:
+            if self._experiment.scope.object_name(unit.name) == name:
                 return unit.processes
         return ()
 
@@ -268,9 +267,9 @@ class EventStream:
 
     def _read_log_end(self, pod: Object, *, is_previous: bool) -> str:
         query = {"tailLines": str(_LAST_LINES), "previous": "true" if is_previous else "false"}
-        path = pod_path(self._scope, pod["metadata"]["name"], "log")
+        path = pod_path(self._experiment.scope, pod["metadata"]["name"], "log")
         try:
-            stream = self._api.open_stream(path, query=query)
+            stream = self._experiment.api.open_stream(path, query=query)
             text = b"".join(stream.chunks()).decode(errors="replace")
         except BackendError:
             return ""

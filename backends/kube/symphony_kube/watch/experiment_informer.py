@@ -85,8 +85,6 @@ class ExperimentInformer:
     def __init__(
         self, experiment: KubeExperiment, *, roster: Roster | None = None, follow: bool = True
     ) -> None:
-        self._api = experiment.api
-        self._scope = experiment.scope
         self._experiment = experiment
         self._supervising = roster is not None
         self._informer = Informer(
@@ -156,15 +154,15 @@ class ExperimentInformer:
         the user may not list Pods.
         """
         # The API server rejects a selector with an invalid name.
-        if not is_name(self._scope.experiment):
-            raise experiment_not_found(self._scope.experiment, [])
+        if not is_name(self._experiment.name):
+            raise experiment_not_found(self._experiment.name, [])
         with self._listing:
             try:
                 pods = self._informer.start(PODS)
             except ApiError as exc:
                 if exc.status != 403:
                     raise
-                raise cannot_list_pods(exc, self._scope) from exc
+                raise cannot_list_pods(exc, self._experiment.scope) from exc
             self._apply_changes()
             if self._is_listed:
                 for kind in self._started:
@@ -246,7 +244,7 @@ class ExperimentInformer:
     def observe(self) -> Observation:
         """Return the present state, as far as the changes were applied."""
         with self.changed:
-            now = self._api.now()
+            now = self._experiment.api.now()
             latest = self._observation
             if latest is None or (latest.valid_until is not None and now >= latest.valid_until):
                 began = time.monotonic()
@@ -283,7 +281,7 @@ class ExperimentInformer:
                 execution.uid,
                 execution.process,
                 execution.restarts,
-                now=self._api.now(),
+                now=self._experiment.api.now(),
             )
             self._observation = None
             self.version += 1

@@ -52,8 +52,6 @@ class ObservationStream:
         reads_ready_logs: bool = False,
         has_news: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._api = experiment.api
-        self._scope = experiment.scope
         self._experiment = experiment
         self._roster = roster
         self._created = created
@@ -224,7 +222,7 @@ class ObservationStream:
         """Return the current observation. Raises `NotFound` if the stream was closed."""
         observation = self.next()
         if observation is None:
-            raise NotFound(f"experiment {self._scope.experiment!r} is no longer observed")
+            raise NotFound(f"experiment {self._experiment.name!r} is no longer observed")
         return observation
 
     def next(self, seconds: float | None = None) -> Observation | None:
@@ -242,7 +240,7 @@ class ObservationStream:
         while not self._is_closed:
             if self._informer.is_replaced and not self._supervising:
                 raise NotFound(
-                    f"experiment {self._scope.experiment!r} was replaced by another launch in the "
+                    f"experiment {self._experiment.name!r} was replaced by another launch in the "
                     "meantime"
                 )
             observation = self.observe()
@@ -257,7 +255,7 @@ class ObservationStream:
             # Changes that have already arrived are applied even if there is no time to wait.
             is_over = timeout == 0
             if observation.valid_until is not None:
-                expires_in = max(0.0, observation.valid_until - self._api.now())
+                expires_in = max(0.0, observation.valid_until - self._experiment.api.now())
                 timeout = expires_in if timeout is None else min(timeout, expires_in)
             self.wait(timeout)
             self._collect(deadline)

@@ -21,7 +21,6 @@ from symphony.plan.unit_decision import FAIL_UNIT, UnitDecision
 from symphony.status import ReasonCode
 from symphony_kube.api import error_messages
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.resources import collection_path, to_resource
 from symphony_kube.lifecycle.attempts import (
     MAX_OTHERS_CHARS,
@@ -55,7 +54,7 @@ from symphony_kube.state.observe import Observation
 from symphony_kube.state.unit_status import UnitStatus
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Api
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 # The first and the longest pause after an error, for example while the server is unreachable.
 FIRST_PAUSE_SECONDS = 0.5
@@ -72,12 +71,14 @@ class Executor:
     """The executor of one run. Created objects belong to ``owner``, or have no owner."""
 
     def __init__(
-        self, api: Api, run: SupervisedRun, owner: Object | None, book: RecordBook
+        self,
+        experiment: KubeExperiment,
+        run: SupervisedRun,
+        owner: Object | None,
+        book: RecordBook,
     ) -> None:
-        self._api = api
+        self._experiment = experiment
         self._run = run
-        self._scope = run.scope
-        self._experiment = KubeExperiment(api, run.scope)
         self._owner = owner
         self._book = book
         self._units = {unit.name: unit for unit in run.roster}
@@ -88,7 +89,7 @@ class Executor:
             for first, units in units_by_object(run.roster).items()
             for unit in units
         }
-        self._replacer = Replacer(KubeExperiment(api, run.scope))
+        self._replacer = Replacer(experiment)
         self._next_try = 0.0
         self._pause = FIRST_PAUSE_SECONDS
         self._ending_is_published = False
@@ -108,7 +109,7 @@ class Executor:
         the next such unit is to be considered, or None.
         """
         begun, times = [], []
-        now = self._api.now()
+        now = self._experiment.api.now()
         for name, status in observation.unit_statuses.items():
             due = status.control.replaced + BEGUN_SECONDS
             if status.control.replaced and due <= now:
@@ -182,7 +183,7 @@ class Executor:
 
         def request_restart(unit: str) -> None:
             status, event = observation.unit_statuses[unit], exits[unit]
-            stop = 0.0 if status.has_ended else self._api.now()
+            stop = 0.0 if status.has_ended else self._experiment.api.now()
             is_lost = event["reason_code"] is ReasonCode.DISRUPTED
 
             def change(control: Control) -> Control:
@@ -199,7 +200,7 @@ class Executor:
 
             self._request(status, change)
 
-        in_parallel(request_restart, exits, threads=self._api.connections)
+        in_parallel(request_restart, exits, threads=self._experiment.api.connections)
 
     def _record_problems(self, decision: Decision, observation: Observation) -> None:
         """Record the ranks that are never created because their unit has failed."""
@@ -210,7 +211,7 @@ class Executor:
             name = self._unit_of[event["process"]].name
             if name not in observation.unit_statuses and name not in record.problems:
                 reason = event["reason"]
-                found[name] = Problem(text=reason, time=self._api.now(), permanent=True)
+                found[name] = Problem(text=reason, time=self._experiment.api.now(), permanent=True)
         if found:
             problems = {**record.problems, **found}
             self._write_problems(problems, record.created, observation.unit_statuses)
@@ -239,14 +240,14 @@ class Executor:
         existing = {name: item for name, item in known.items() if item is not None and item.exists}
         wanted = {name: item for name, item in existing.items() if _can_be_requested(item)}
         if decision.action == FAIL_UNIT:
-            request_ = _failure(decision, self._api.now())
+            request_ = _failure(decision, self._experiment.api.now())
             wanted = {name: item for name, item in wanted.items() if name in failed}
         else:
-            request_ = _restart(decision, self._api.now())
+            request_ = _restart(decision, self._experiment.api.now())
             begun = [item.control for item in existing.values() if _is_restarted(item.control)]
             if begun:
                 # A killed supervisor has not recorded the restart in all ranks.
-                request_ = replace(begun[0], stop=self._api.now(), command="", others="")
+                request_ = replace(begun[0], stop=self._experiment.api.now(), command="", others="")
             elif wanted:
                 first = decision.rank if decision.rank in wanted else next(iter(wanted))
                 if not self._request_first(first, wanted, request_):
@@ -256,7 +257,7 @@ class Executor:
         in_parallel(
             lambda status: self._request(status, lambda old: _with(old, request_)),
             list(wanted.values()),
-            threads=self._api.connections,
+            threads=self._experiment.api.connections,
         )
 
     def _request_first(
@@ -293,7 +294,7 @@ class Executor:
         self._replacer.replace(
             observation,
             units,
-            now=self._api.now(),
+            now=self._experiment.api.now(),
             round=self._book.record.round.number,
             begun=begun,
         )
@@ -320,11 +321,13 @@ class Executor:
 
         def change(control: Control) -> Control:
             code = ReasonCode.EXPERIMENT_RESTARTS.value
-            requested = stop_requested(control, self._api.now())
+            requested = stop_requested(control, self._experiment.api.now())
             return replace(requested, start=current.start, reason=current.reason, code=code)
 
         in_parallel(
-            lambda status: self._request(status, change), found, threads=self._api.connections
+            lambda status: self._request(status, change),
+            found,
+            threads=self._experiment.api.connections,
         )
 
     # --- creation ---
@@ -355,7 +358,7 @@ class Executor:
         problems = in_parallel(
             lambda unit: self._create_unit(unit, lost, observation),
             units,
-            threads=self._api.connections,
+            threads=self._experiment.api.connections,
         )
         record = self._book.record
         found = dict(record.problems)
@@ -414,14 +417,14 @@ class Executor:
         if self._owner is not None:
             metadata = {**body["metadata"], "ownerReferences": [self._owner]}
             body = {**body, "metadata": metadata}
-        creation = Creation(self._experiment, self._scope.run)
+        creation = Creation(self._experiment, self._experiment.scope.run)
         try:
-            creation.create(to_resource(body, self._scope.namespace))
+            creation.create(to_resource(body, self._experiment.namespace))
         except NameTaken as exc:
             text = error_messages.name_taken(
-                exc.resource.kind, exc.resource.name, self._scope, exc.found
+                exc.resource.kind, exc.resource.name, self._experiment.scope, exc.found
             )
-            return Problem(text=text, time=self._api.now(), permanent=True)
+            return Problem(text=text, time=self._experiment.api.now(), permanent=True)
         except BackendError as exc:
             cause = exc.__cause__
             if not isinstance(cause, ApiError):
@@ -431,7 +434,9 @@ class Executor:
             is_temporary = error_messages.is_trouble(cause) or (
                 error_messages.is_quota_exceeded(cause)
             )
-            return Problem(text=str(exc), time=self._api.now(), permanent=not is_temporary)
+            return Problem(
+                text=str(exc), time=self._experiment.api.now(), permanent=not is_temporary
+            )
         return None
 
     def _with_problems(self, body: Object) -> Object:
@@ -444,7 +449,8 @@ class Executor:
 
     def _seconds_left(self) -> float | None:
         run = self._run
-        return seconds_to_deadline(run.policies, launched=run.launched, now=self._api.now())
+        now = self._experiment.api.now()
+        return seconds_to_deadline(run.policies, launched=run.launched, now=now)
 
     def _publish(self, record: EncodedRecord, statuses: Mapping[str, UnitStatus]) -> None:
         """Publish entries of the record; see `publish`.
@@ -482,7 +488,7 @@ class Executor:
         in_parallel(
             lambda name: self._stop_unit(self._units[name], observation.unit_statuses[name]),
             [name for name in wave if name in self._units],
-            threads=self._api.connections,
+            threads=self._experiment.api.connections,
         )
 
     def _stop_unit(self, unit: Unit, status: UnitStatus) -> None:
@@ -491,11 +497,12 @@ class Executor:
         if not has_node and status.job is None and status.pods and not is_first:
             # A Pod without a node has no deadline and no logs.
             pod = status.pods[-1]
-            path = f"{collection_path('Pod', self._scope.namespace)}/{pod.name}"
-            delete_uid(self._api, path, pod.uid, grace_seconds=0)
+            path = f"{collection_path('Pod', self._experiment.namespace)}/{pod.name}"
+            delete_uid(self._experiment.api, path, pod.uid, grace_seconds=0)
             return
         if not status.control.stop or status.control.start:
-            self._request(status, lambda control: stop_requested(control, self._api.now()))
+            api = self._experiment.api
+            self._request(status, lambda control: stop_requested(control, api.now()))
         elif status.job is not None:
             stop_pods_of_job(self._experiment, status)
 

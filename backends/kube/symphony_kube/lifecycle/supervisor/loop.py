@@ -158,9 +158,7 @@ class _Supervision:
         known_revision: int,
     ) -> None:
         self._known_revision = known_revision
-        self._api = api
         self._run = run
-        self._scope = run.scope
         self._experiment = KubeExperiment(api, run.scope)
         self._store = store
         self._usage = usage
@@ -168,7 +166,7 @@ class _Supervision:
         self._wish = make_wish(run.roster, run.policies, experiment=run.scope.experiment)
         self._book = RecordBook(store)
         self._cache: Cache = {}
-        self._executor = Executor(api, run, owner, self._book)
+        self._executor = Executor(self._experiment, run, owner, self._book)
         # The time on the monotonic clock at which to decide again although nothing has changed.
         self._decide_again: float | None = None
         self.is_started = False
@@ -230,7 +228,7 @@ class _Supervision:
         # While all Pods are being deleted, the experiment is being deleted, or disrupted.
         if observation.deleting and not self._store.still_exists(self._run):
             return False
-        now = self._api.now()
+        now = self._experiment.api.now()
         situation = self._describe(observation, now)
         decision = decide(self._wish, situation.state, situation.facts, now)
         if _changes_something(decision):

@@ -225,6 +225,9 @@ def events_between(
     """
     before = {} if previous is None else {process.name: process for process in previous}
     events: list[ExperimentEvent] = []
+    if previous is None and status.ended:
+        # An event whose time is unknown is not later than the end.
+        now = min(now, _end_time(status, now))
     if previous is not None and changes:
         events += _change_events(previous, status, now)
     for process in status:
@@ -236,10 +239,8 @@ def events_between(
         launched = ExperimentEvent(at=created, kind=EventKind.LAUNCHED, text="launched")
         events.insert(0, launched)
     if status.note and (previous is None or status.note != previous.note):
-        # The time of a note is unknown, but it is not later than the end.
-        at = events[-1].at if previous is None and status.ended else now
         events.append(
-            ExperimentEvent(at=at, kind=EventKind.CHANGED, text=f"reports: {status.note}")
+            ExperimentEvent(at=now, kind=EventKind.CHANGED, text=f"reports: {status.note}")
         )
     if status.ended and status.processes and (previous is None or not previous.ended):
         events.append(finish_event(status, now))
@@ -270,9 +271,14 @@ def finish_event(status: ExperimentStatus, now: float) -> ExperimentEvent:
 
     ``now`` is used if no process has a time at which it ended.
     """
-    at = max((process.ended for process in status if process.ended is not None), default=now)
+    at = _end_time(status, now)
     seconds = None if status.created is None else max(0.0, at - status.created)
     return ExperimentEvent(at=at, kind=EventKind.FINISHED, text=finish_text(status, seconds))
+
+
+def _end_time(status: ExperimentStatus, now: float) -> float:
+    """Return the time at which the last process has ended, or ``now`` if none has such a time."""
+    return max((process.ended for process in status if process.ended is not None), default=now)
 
 
 def _process_events(
@@ -292,7 +298,11 @@ def _process_events(
             text=_start_text(process),
         )
     yield from _running_events(old, process, now, ready_since)
-    has_exited = process.ended is not None and process.ended != old.ended
+    # A program that could not be started has an end, but it is tried again.
+    was_not_started = (
+        process.state is State.PENDING and process.reason_code is ReasonCode.CANNOT_START
+    )
+    has_exited = process.ended is not None and process.ended != old.ended and not was_not_started
     has_ended = process.state in ENDED and old.state not in ENDED
     if has_exited or has_ended:
         yield _exit_event(old, process, now)
@@ -348,11 +358,13 @@ def _running_events(
 def _pending_events(process: ProcessStatus, now: float) -> Iterator[ExperimentEvent]:
     """Yield the event for the reason why a process is pending."""
     kind, text, at = EventKind.WAITING, process.reason, now
+    if process.reason_code is ReasonCode.CANNOT_START:
+        at = process.ended or now
     if process.reason_code in _RESTART_CODES:
-        seconds = None if process.next_start is None else process.next_start - now
+        at = process.ended or now
+        seconds = None if process.next_start is None else process.next_start - at
         number = process.restart_number or process.restarts + 1
         kind, text = EventKind.RESTARTING, restart_text(seconds, number, process.max_restarts)
-        at = process.ended or now
     elif process.reason_code is ReasonCode.DISRUPTED:
         kind = EventKind.RESTARTING
     if text:

@@ -234,6 +234,54 @@ def test_a_restart_is_announced_once_although_more_becomes_known_of_it() -> None
     assert lines(again) == ["process c restarting (2)"]
 
 
+def test_the_delay_of_a_restart_begins_at_the_exit() -> None:
+    process = ProcessStatus(
+        name="c",
+        state=State.PENDING,
+        reason_code=ReasonCode.BACKING_OFF,
+        started=1.0,
+        ended=3.0,
+        next_start=13.0,
+        exit_code=1,
+    )
+    status = ExperimentStatus(name="e", backend="kube", created=0.0, processes=(process,))
+    events = events_between(None, status, 9.0)
+    assert [(event.at, event.line) for event in events[2:]] == [
+        (3.0, "process c exited with 1"),
+        (3.0, "process c restarting in 10 s (1)"),
+    ]
+
+
+def test_a_start_that_fails_and_is_tried_again_is_not_an_exit() -> None:
+    reason = "cannot start 'c': executable file not found in $PATH"
+    process = ProcessStatus(
+        name="c",
+        state=State.PENDING,
+        reason=reason,
+        reason_code=ReasonCode.CANNOT_START,
+        ended=3.0,
+    )
+    status = ExperimentStatus(name="e", backend="kube", created=1.0, processes=(process,))
+    assert [(event.at, event.line) for event in events_between(None, status, 9.0)] == [
+        (1.0, "experiment launched"),
+        (3.0, f"process c {reason}"),
+    ]
+
+
+def test_events_without_a_time_are_not_later_than_the_end() -> None:
+    first = ProcessStatus(name="a", state=State.FAILED, started=1.0, ended=3.0, exit_code=1)
+    second = ProcessStatus(name="b", state=State.FAILED, reason="never started: a failed")
+    status = ExperimentStatus(
+        name="e", backend="kube", created=0.0, processes=(first, second), note="n"
+    )
+    events = events_between(None, status, 9.0)
+    assert [(event.at, event.line) for event in events[3:]] == [
+        (3.0, "process b will not start: a failed"),
+        (3.0, "experiment reports: n"),
+        (3.0, "experiment failed after 3 s with exit code 1"),
+    ]
+
+
 def test_disruption_is_shown_in_words() -> None:
     translator = EventTranslator(MANIFEST)
     translator.translate(event("started", 101.0, "c", pid=7, birth=1.0, ready=True))

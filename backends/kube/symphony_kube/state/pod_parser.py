@@ -257,6 +257,16 @@ def _modified(metadata: Object, field_name: str = "") -> float | None:
     return max(times, default=None)
 
 
+def _status_modified(metadata: Object) -> float | None:
+    """Return when the status of an object was last modified, or None if the time is unknown.
+
+    Later requests, which are annotations, do not change this time.
+    """
+    entries = metadata.get("managedFields") or ()
+    of_status = [entry for entry in entries if entry.get("subresource") == "status"]
+    return _modified({"managedFields": of_status or entries})
+
+
 def _by_name(statuses: Sequence[Object] | None) -> dict[str, Object]:
     return {status["name"]: status for status in statuses or ()}
 
@@ -318,7 +328,7 @@ class _PodParser:
         if self._phase == "Failed":
             return self._failed_with_pod(status, state, blocked)
         if self._phase == "Succeeded":
-            ended = _modified(self._metadata)
+            ended = _status_modified(self._metadata)
             return ContainerStatus(state=State.SUCCEEDED, exit_code=0, ended=ended)
         if "running" in state:
             return self._running(container, status, state["running"])
@@ -351,7 +361,7 @@ class _PodParser:
         if not exit_code and terminated.get("signal"):
             exit_code = 128 + terminated["signal"]
         started = parse_time(terminated.get("startedAt"))
-        ended = parse_time(terminated.get("finishedAt")) or _modified(self._metadata)
+        ended = parse_time(terminated.get("finishedAt")) or _status_modified(self._metadata)
         state, cause = self._result(container, terminated, exit_code or 0, ended)
         is_lost = state is not State.PENDING and terminated.get("reason") == _LOST
         if terminated.get("reason") in reasons.START_FAILURE_REASONS:
@@ -359,17 +369,28 @@ class _PodParser:
             exit_code = started = None
         elif is_lost:
             exit_code = None
+            waited = _execution_before_end(status) if state is State.FAILED else None
+            if waited is not None and _start_failure(waited) is None:
+                exit_code = waited.get("exitCode")
+                started = parse_time(waited.get("startedAt"))
+                ended = parse_time(waited.get("finishedAt"))
         is_probed = "readinessProbe" in container
+        restarts = status.get("restartCount", 0)
+        next_start = None
+        if cause.code is ReasonCode.BACKING_OFF and ended is not None:
+            # A kubelet can report the delay itself many seconds later, or not at all.
+            ran_seconds = ended - (ended if started is None else started)
+            next_start = ended + reasons.crash_loop_seconds(restarts, ran_seconds)
         return ContainerStatus(
             state=state,
             was_ready=started is not None and not is_probed,
             ready_since=None if is_probed else started,
             exit_code=exit_code,
             cause=cause,
-            restarts=status.get("restartCount", 0),
+            restarts=restarts,
             started=started,
             ended=ended,
-            next_start=ended if cause.code is ReasonCode.BACKING_OFF else None,
+            next_start=next_start,
         )
 
     def _result(
@@ -449,7 +470,7 @@ class _PodParser:
         parsed = ContainerStatus(
             restarts=status.get("restartCount", 0),
             started=parse_time((state.get("running") or {}).get("startedAt")),
-            ended=_modified(self._metadata),
+            ended=_status_modified(self._metadata),
         )
         if self._was_disrupted_by("DeletionByPodGC") or (running and pod_reason is None):
             return replace(parsed, state=State.UNKNOWN, cause=exit_unknown(self._node_gone()))
@@ -581,6 +602,17 @@ class _PodParser:
         if reason not in (CREATING, SCHEDULING):
             reason = replace(reason, text=f"{subject}: {reason.text}")
         return ContainerStatus(cause=reason, next_start=_next_start(reason, waiting, last))
+
+
+def _execution_before_end(status: Object) -> Object | None:
+    """Return how the latest execution of a container ended that waited for its restart when its Pod
+    ended, or None if it ran.
+
+    A kubelet reports that it does not know the state of such a container.
+    """
+    last: Object | None = (status.get("lastState") or {}).get("terminated")
+    identifier = status.get("containerID")
+    return last if last and identifier and last.get("containerID") == identifier else None
 
 
 def _next_start(reason: Reason, waiting: Object, last: Object) -> float | None:

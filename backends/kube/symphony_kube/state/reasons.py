@@ -36,6 +36,11 @@ START_FAILURE_REASONS = frozenset({"StartError", "ContainerCannotRun", "RunConta
 _NODE_REJECTIONS = frozenset(
     {"NodeAffinity", "NodeSelectorMismatching", "UnexpectedAdmissionError"}
 )
+# The delays of the kubelet's back-off (CrashLoopBackOff), unless the settings of a node differ.
+_CRASH_LOOP_SECONDS = 10.0
+_MAX_CRASH_LOOP_SECONDS = 300.0
+_CRASH_LOOP_RESET_SECONDS = 600.0
+
 _MOUNT_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 
 _NODES = re.compile(r"(\d+/\d+) nodes are available: (.*)", re.DOTALL)
@@ -143,6 +148,19 @@ def restart_delay_seconds(message: str) -> int:
         return 0
     hours, minutes, seconds = (int(part or 0) for part in delay.groups())
     return hours * 3600 + minutes * 60 + seconds
+
+
+def crash_loop_seconds(restarts: int, ran_seconds: float) -> float:
+    """Return the delay before a kubelet restarts a container, with the default settings of nodes.
+
+    The container was restarted ``restarts`` times, and its latest execution took ``ran_seconds``.
+    The first restart has no delay, and neither has a restart after a long execution.
+    """
+    if restarts == 0 or ran_seconds >= _CRASH_LOOP_RESET_SECONDS:
+        return 0.0
+    # A larger exponent would exceed the range of floats, and does not change the result.
+    exponent = min(restarts - 1, 10)
+    return min(_CRASH_LOOP_SECONDS * 2.0**exponent, _MAX_CRASH_LOOP_SECONDS)
 
 
 def pod_ended(reason: str, message: str) -> Reason:

@@ -158,7 +158,9 @@ class EventStream:
         ready_since = self._find_ready_times(observation)
         events = events_between(self._previous, shown, now, changes=False, ready_since=ready_since)
         if self._previous is None:
-            events += earlier_events(self._listed_pods, events)
+            # An exit and the next start can have the same time, which is in whole seconds.
+            launched, *others = events
+            events = [launched, *earlier_events(self._listed_pods, status, events), *others]
             self._listed_pods = ()
         self._previous = status
         events += self._new_changes()

@@ -39,8 +39,9 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     """Show what has happened: launches, starts, exits, restarts and stops.
 
     With a PROCESS, only the events of the selected processes are shown. On Kubernetes, events
-    are derived from the states of Pods, which contain only the last two executions of each
-    process, and from the events of Kubernetes.
+    are derived from the states of Pods, which contain only the latest executions of each
+    process, and from the events of Kubernetes. An event reports how many earlier starts are
+    not known.
 
     For example:
       symphony events rl

@@ -339,10 +339,10 @@ def test_the_events_of_a_job_that_retries():
     assert event_texts("06-job-retries-then-succeeds")["j"] == [
         "started",
         "exited with 1",
-        "restarting in 9.27 s (1 of 2)",
+        "restarting in 10 s (1 of 2)",
         "started again (restart 1)",
         "exited with 1",
-        "restarting in 19.2 s (2 of 2)",
+        "restarting in 20 s (2 of 2)",
         "started again (restart 2)",
         "exited with 0",
     ]

@@ -108,7 +108,7 @@ def test_times_and_restarts_of_recorded_objects():
     assert crash.ended >= crash.started > AT
     assert observe_recording("job-retry").status.processes[0].restarts == 1
     assert observe_recording("job-onfail-restarts").status.processes[0].restarts == 1
-    for case, delay_seconds in {"crash-loop": 40, "crash": 0, "job-retries": 10}.items():
+    for case, delay_seconds in {"crash-loop": 40, "crash": 80, "job-retries": 10}.items():
         process = observe_recording(case).status.processes[0]
         assert process.next_start == process.ended + delay_seconds
         assert process.restart_number == (1 if case == "job-retries" else None)
@@ -146,9 +146,22 @@ def pod(status: Any = None, *, name: str = "p", meta: Any = None, **spec: Any) -
     }
 
 
-def container(state: dict[str, Any], *, phase: str = "Running", **more: Any) -> dict[str, Any]:
-    """Return the status of a Pod with one container."""
+def container(
+    state: dict[str, Any],
+    *,
+    phase: str = "Running",
+    last: tuple[str, str] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return the status of a Pod with one container.
+
+    ``last`` contains the identifiers of its container, and of one that has exited with 3.
+    """
     status = {"name": "p", "state": state, "ready": "running" in state, "restartCount": 0}
+    if last is not None:
+        exited = {"exitCode": 3, "startedAt": stamp(1), "finishedAt": stamp(2)}
+        terminated = {**exited, "containerID": last[1]}
+        status |= {"containerID": last[0], "lastState": {"terminated": terminated}}
     return {"phase": phase, "containerStatuses": [status], **more}
 
 
@@ -245,6 +258,30 @@ OTHER_PODS = {
     "evicted after success": (pod(ended(0, phase="Failed", **LOW_MEMORY)), SUCCEEDS),
     "evicted with a lost container": (
         pod(ended(137, why="ContainerStatusUnknown", reason="Evicted", message="low on memory")),
+        failed(None, Code.EVICTED, "Evicted: low on memory"),
+    ),
+    "evicted while its container waits for a restart": (
+        pod(
+            container(
+                {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}},
+                phase="Failed",
+                reason="Evicted",
+                message="low on memory",
+                last=("id-1", "id-1"),
+            )
+        ),
+        failed(3, Code.EVICTED, "Evicted: low on memory"),
+    ),
+    "evicted while its restarted container runs": (
+        pod(
+            container(
+                {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}},
+                phase="Failed",
+                reason="Evicted",
+                message="low on memory",
+                last=("id-2", "id-1"),
+            )
+        ),
         failed(None, Code.EVICTED, "Evicted: low on memory"),
     ),
     "lost container": (
@@ -784,6 +821,29 @@ def test_process_has_a_result_while_a_container_runs_that_a_webhook_has_added(
     roster = (Unit(name="p", processes=("p",), job=bool(jobs)),)
     (process,) = observe("e", [body], jobs, now=AT + 5, roster=roster).status
     assert summary(process) == expected
+
+
+@pytest.mark.parametrize(
+    ("restarts", "ran_seconds", "delay"),
+    [(0, 1, 0), (1, 1, 10), (2, 1, 20), (3, 599, 40), (6, 1, 300), (2000, 1, 300), (4, 600, 0)],
+)
+def test_the_delay_of_a_restart_is_that_of_a_kubelet(restarts, ran_seconds, delay):
+    """A kubelet can report `terminated` during the whole delay."""
+    body = pod(ended(3, at=1 + ran_seconds, phase="Running"), restartPolicy="OnFailure")
+    body["status"]["containerStatuses"][0]["restartCount"] = restarts
+    (process,) = observe("e", [body], now=AT + ran_seconds + 2).status
+    assert process.state is PENDING
+    assert process.next_start == process.ended + delay
+
+
+def test_a_request_does_not_change_when_a_process_has_ended():
+    body = pod(container({"terminated": {"exitCode": 3}}, phase="Failed"))
+    written = {"manager": "kubelet", "subresource": "status", "time": stamp(2)}
+    body["metadata"]["managedFields"] = [written]
+    (before,) = observe("e", [body], now=AT + 9).status
+    body["metadata"]["managedFields"] = [{"manager": "python", "time": stamp(5)}, written]
+    (after,) = observe("e", [body], now=AT + 9).status
+    assert before.ended == after.ended == AT + 2
 
 
 def test_exit_code_of_a_job_whose_pod_was_deleted():

@@ -34,9 +34,10 @@ COMMON_NAMES = {
     "__main__",
 }
 CLUSTER = "Cluster"
-# The parts of the interface of a backend: `Backend` derives from the others.
+# `Backend`, and the class from which it derives. The methods of its object `access`, which are
+# optional, do not count.
 BACKEND_PACKAGE = "symphony.cluster.backend"
-BACKEND_CLASSES = {"Access", "Inspection", "Backend"}
+BACKEND_CLASSES = {"Inspection", "Backend"}
 MAX_USES = 2
 MAX_MODULES = 20
 MAX_METHODS = 25
@@ -255,7 +256,7 @@ def find_overrides(product: Product) -> list[str]:
 
 
 def find_backend_methods(product: Product) -> list[str]:
-    """Return the public methods and properties of `Backend`, with those of its parts."""
+    """Return the public methods and properties of `Backend`."""
     found = []
     for module, node in _classes(product):
         if module.startswith(BACKEND_PACKAGE) and node.name in BACKEND_CLASSES:
@@ -314,7 +315,7 @@ FIGURES = (
     ),
     Figure("methods of Cluster that backends override", find_overrides, 0, 0),
     Figure("comprehensions that nest or choose", find_dense_comprehensions, 0, 0),
-    Figure("methods of Backend", find_backend_methods, 25, 25),
+    Figure("methods of Backend", find_backend_methods, 20, 22),
     Figure("lines above 100 characters", find_long_lines, 50, 50),
 )
 

@@ -1491,12 +1491,12 @@ class Cluster(CheckedAttributes):
 
         named = self._named_process(experiment, process, process_group)
         argv = strings(command, "command")
-        return self.implementation.exec(experiment, named, argv, interactive=interactive)
+        return self.implementation.access.exec(experiment, named, argv, interactive=interactive)
 
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
         """Attach the terminal to a process."""
         named = self._named_process(experiment, process, process_group)
-        self.implementation.attach(experiment, named, dry_run=False)
+        self.implementation.access.attach(experiment, named, dry_run=False)
 
     def check_login(self, experiment: str, process: str, process_group: str | None = None) -> None:
         """Raise the error of `login` if no terminal can be attached to a process.
@@ -1504,7 +1504,7 @@ class Cluster(CheckedAttributes):
         This method attaches no terminal, so this program needs none.
         """
         named = self._named_process(experiment, process, process_group)
-        self.implementation.attach(experiment, named, dry_run=True)
+        self.implementation.access.attach(experiment, named, dry_run=True)
 
     def _named_process(self, experiment: str, process: str, group: str | None) -> NamedProcess:
         from symphony.cluster.backend import NamedProcess
@@ -1539,7 +1539,7 @@ class Cluster(CheckedAttributes):
             else:
                 process = self._named_process(experiment, remote.process, remote.group)
                 places.append(Place(process, remote.path, text))
-        self.implementation.copy(experiment, *places, dry_run=dry_run, progress=progress)
+        self.implementation.access.copy(experiment, *places, dry_run=dry_run, progress=progress)
 
     def external_url(self, experiment: str, service: str) -> str:
         """Return the external address of an exposed service as ``host:port``.
@@ -1574,7 +1574,7 @@ class Cluster(CheckedAttributes):
         ``local_port`` defaults to any free port. If a connection fails, ``on_error`` is called with
         an error message, in another thread.
         """
-        return self.implementation.forward(
+        return self.implementation.access.forward(
             experiment,
             process_or_service,
             port,
@@ -1591,7 +1591,7 @@ class Cluster(CheckedAttributes):
         If the service has an external address, the tunnel uses this address. Otherwise, a local
         port is forwarded to the service.
         """
-        return self.implementation.forward(
+        return self.implementation.access.forward(
             experiment, service, None, local_port=None, external=True, on_error=on_error
         )
 

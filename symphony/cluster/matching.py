@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from symphony.errors import AlreadyExists, NotFound, SpecError, shown
+from symphony.errors import AlreadyExists, NotFound, SpecError, Unsupported, shown
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus
 from symphony.support.data_classes import replace
 from symphony.support.names import did_you_mean, join_names
@@ -290,3 +290,11 @@ def experiment_not_found(name: str, known: Iterable[str], location: str = "") ->
         return NotFound(f"no experiment {shown(name)}; there are no experiments in {location}")
     hint = did_you_mean(name, known) or f"; existing experiments: {join_names(known)}"
     return NotFound(f"no experiment {shown(name)}{hint}")
+
+
+def unsupported(backend: str, what: str) -> Unsupported:
+    """Return the error for a method that a backend does not have.
+
+    ``what`` says what it cannot do.
+    """
+    return Unsupported(f"the {backend} backend {what}")

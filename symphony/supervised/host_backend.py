@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from symphony.cluster import ExecResult, Manifest, Progress, Tunnel
+from symphony.cluster import Manifest
 from symphony.cluster.backend import (
+    Access,
     ChangeRequest,
     LaunchRequest,
-    NamedProcess,
-    Place,
     ProcessRequest,
 )
-from symphony.cluster.matching import find_by_path
-from symphony.errors import BackendError, NotFound, SpecError
-from symphony.status import ENDED, ExperimentStatus, ProcessStatus
+from symphony.errors import BackendError
+from symphony.status import ENDED, ExperimentStatus
 from symphony.supervised.host_inspection import HostInspection
 from symphony.supervised.host_runs import HostRuns, unobserved_host
 from symphony.supervised.record import directory
@@ -157,103 +155,12 @@ class HostBackend(HostInspection):
 
     # --- using ---
 
-    def exec(
-        self, experiment: str, process: NamedProcess, argv: Sequence[str], *, interactive: bool
-    ) -> ExecResult:
-        """Run a command on this machine. The process can have exited.
+    @property
+    def access(self) -> Access:
+        """The object that runs commands, copies files and forwards ports on this machine."""
+        from symphony.supervised.host_access import HostAccess
 
-        The process's preamble runs again before the command, with its output on standard error.
-        Raises NotFound if the process was launched on another host, and SpecError if the command
-        cannot be run.
-        """
-        found = process.find()
-        run = self.runs.find(experiment)
-        other_host = run.other_host()
-        if other_host is not None:
-            raise NotFound(
-                f"process {found.path!r} was launched on {other_host}: run the command there"
-            )
-        return exec_on_this_machine(run, found, argv, interactive=interactive)
-
-    def copy(
-        self,
-        experiment: str,
-        source: Place,
-        target: Place,
-        *,
-        dry_run: bool,
-        progress: Progress | None,
-    ) -> None:
-        """Copy files on this machine. The process can have exited. ``progress`` is never called."""
-        from symphony.supervised.access.copy import copy, resolve_path
-
-        del progress
-        manifest = self.runs.find(experiment).load_manifest()
-        paths = (resolve_path(source, manifest), resolve_path(target, manifest))
-        copy(*paths, dry_run=dry_run)
-
-    def forward(
-        self,
-        experiment: str,
-        process_or_service: str,
-        port: int | None,
-        *,
-        local_port: int | None,
-        external: bool,
-        on_error: Callable[[str], None] | None,
-    ) -> Tunnel:
-        """Return a tunnel with the address itself, because every port is a port of this machine.
-
-        With another ``local_port``, connections to it are relayed to the address.
-        """
-        if external:
-            from symphony.cluster.backend.external_address import find_external_address
-
-            return Tunnel(find_external_address(self, experiment, process_or_service))
-        services: dict[str, str] = self.runs.find(experiment).load_manifest()["services"]
-        address = services.get(process_or_service)
-        if address is None:
-            find_by_path(self.observe(experiment), process_or_service)
-            if port is None:
-                raise SpecError(f"the port of process {process_or_service!r} is missing; set port")
-            address = f"127.0.0.1:{port}"
-        elif port is not None:
-            address = f"{address.rpartition(':')[0]}:{port}"
-        host, _, own_port = address.rpartition(":")
-        if local_port is None or local_port == int(own_port):
-            return Tunnel(address)
-        from symphony.supervised.access.relay import Relay
-
-        relay = Relay(local_port, (host, int(own_port)), on_error)
-        return Tunnel(relay.address, close=relay.close)
-
-
-def exec_on_this_machine(
-    run: RunDirectory, found: ProcessStatus, argv: Sequence[str], *, interactive: bool
-) -> ExecResult:
-    """Run a command on this machine, in the environment of the process ``found``."""
-    from symphony.supervised.access import exec_command
-    from symphony.supervised.processes.spec import ProcessSpec
-
-    manifest = run.load_manifest()
-    data = next(data for data in manifest["processes"] if data["name"] == found.name)
-    spec = ProcessSpec.from_dict(data)
-    with run.report_damage(run.secrets):
-        env = exec_command.initial_environment(run, manifest, spec, found.pid)
-    if env is None:
-        raise NotFound(f"process {found.path!r} belongs to another user")
-    try:
-        completed = exec_command.run(spec, argv, env, capture_output=not interactive)
-    except exec_command.CommandNotRunError as exc:
-        raise SpecError(
-            f"cannot run the command {argv[0]!r} in the environment of {found.path!r}: {exc}"
-        ) from exc
-    code = completed.returncode
-    return ExecResult(
-        exit_code=128 - code if code < 0 else code,
-        stdout=completed.stdout or "",
-        stderr=completed.stderr or "",
-    )
+        return HostAccess(self)
 
 
 def _are_stopped(run: RunDirectory, request: ProcessRequest) -> bool:

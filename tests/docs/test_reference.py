@@ -260,6 +260,7 @@ ALIASES = {
 # Names in other modules that are also part of the documented API.
 OTHER_NAMES = {
     "symphony.cluster.WatchedStatuses",
+    "symphony.cluster.backend.Access",
     "symphony.cluster.backend.Backend",
     "symphony.cluster.backend.LaunchRequest",
     "symphony.cluster.backend.NamedProcess",

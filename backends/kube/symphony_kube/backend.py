@@ -9,7 +9,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from symphony.cluster.backend import ChangeRequest, LaunchRequest, ProcessRequest
+from symphony.cluster.backend import Access, ChangeRequest, LaunchRequest, ProcessRequest
 from symphony.cluster.cluster import Manifest
 from symphony_kube.kube_inspection import KubeInspection
 
@@ -107,3 +107,12 @@ class KubeBackend(KubeInspection):
             if request.kind == "start":
                 return client_requests.start(target, processes, timeout=timeout)
             return client_requests.restart(target, processes, grace=grace, timeout=timeout)
+
+    # --- using ---
+
+    @property
+    def access(self) -> Access:
+        """The object that reaches the containers of processes."""
+        from symphony_kube.access.kube_access import KubeAccess
+
+        return KubeAccess(self, self._target)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from symphony.cluster.backend import Backend, Inspection, Selection, WaitGoal, Watch, wait_for_poll
 from symphony.cluster.cluster import Manifest
 from symphony.errors import NotFound
-from symphony_kube.access.kube_access import KubeAccess
+from symphony_kube.api.kube_experiment import KubeExperiment
 
 if TYPE_CHECKING:
     from symphony.archive.archive import Run
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from symphony.process_details import ProcessDetails
     from symphony.status import ExperimentStatus, ProcessStatus
     from symphony.usage import ExperimentUsage
+    from symphony_kube.api.client import Api
     from symphony_kube.kube_options import KubeOptions
 
 
-class KubeInspection(KubeAccess, Backend[Manifest]):
+class KubeInspection(Backend[Manifest]):
     """Read experiments from their objects. Each method delegates to the module that implements it.
 
     The objects are those of the launch ``options.run``, or of any launch if it is None.
@@ -35,8 +36,16 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
     keeps_previous_output = True
 
     def __init__(self, options: KubeOptions) -> None:
-        super().__init__(options.backend, options.connection, options.scopes)
+        super().__init__(options.backend)
         self.options = options
+
+    @property
+    def api(self) -> Api:
+        """The client for the API server."""
+        return self.options.connection.api
+
+    def _target(self, experiment: str) -> KubeExperiment:
+        return KubeExperiment(self.api, self.options.scopes.of(experiment))
 
     def ensure_supervisor(self, experiment: str) -> None:
         """Start the supervisor that runs on this machine again, if it was killed."""
@@ -52,14 +61,14 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         """
         from symphony_kube.status import experiments
 
-        return experiments.list_experiments(self.api, namespace=self._scopes.namespace)
+        return experiments.list_experiments(self.api, namespace=self.options.scopes.namespace)
 
     @property
     def location(self) -> str:
         """The shared namespace, if it is set, and the API server."""
         from symphony_kube.status import experiments
 
-        return experiments.location(self.api, self._scopes.namespace)
+        return experiments.location(self.api, self.options.scopes.namespace)
 
     def observe(self, experiment: str) -> ExperimentStatus:
         """Return the status that the objects of an experiment show."""
@@ -88,7 +97,7 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         from symphony_kube.api.errors import ApiError
         from symphony_kube.watch import statuses
 
-        namespace = self._scopes.namespace
+        namespace = self.options.scopes.namespace
         if experiment is not None:
             watch = statuses.watch_experiment(self._target(experiment))
         elif follow:
@@ -183,6 +192,20 @@ class KubeInspection(KubeAccess, Backend[Manifest]):
         from symphony_kube.status import topology
 
         return topology.describe_topology(self._target(experiment))
+
+    def external_addresses(
+        self, experiment: str, service: str | None = None
+    ) -> Mapping[str, str | None]:
+        """Return the addresses that load balancers have assigned.
+
+        The address of a node port requires further requests, so only that of ``service`` is found.
+        """
+        from symphony_kube.access import external_services
+
+        target = self._target(experiment)
+        if service is not None:
+            return {service: external_services.external_address(target, service)}
+        return external_services.exposed_services(target)
 
     def usage(
         self, experiment: str, names: Collection[str] | None, interval: float

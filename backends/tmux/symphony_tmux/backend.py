@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from symphony.cluster.backend import NamedProcess
-from symphony.errors import NotFound
+from symphony.cluster.backend import Access
 from symphony.status import ExperimentStatus, ReasonCode
 from symphony.supervised.host_backend import HostBackend, Launcher
 from symphony.supervised.host_runs import HostRuns
 from symphony.supervised.record.directory import RunDirectory
 from symphony.support.data_classes import replace
 from symphony_tmux.keeper import MARK_LINE, clean, clean_pieces
-from symphony_tmux.run_socket import recorded_socket
 
 if TYPE_CHECKING:
     from symphony.supervised.host_change import HostChange
@@ -99,22 +96,9 @@ class TmuxBackend(HostBackend):
         """Return the output of a process that consecutive parts of its window contain."""
         return clean_pieces(pieces)
 
-    def attach(self, experiment: str, process: NamedProcess, *, dry_run: bool) -> None:
-        """Attach the terminal to a process's window. The process may have exited already."""
-        found = process.find()
-        if dry_run:
-            return
-        run = self.runs.find(experiment)
-        socket = recorded_socket(run)
-        if socket is not None:
-            from symphony_tmux.tmux_server import Server
+    @property
+    def access(self) -> Access:
+        """The object that attaches the terminal to the windows of processes."""
+        from symphony_tmux.window_access import WindowAccess
 
-            server = Server(socket, self._server.answer_within)
-            manifest = run.load_manifest()
-            window = server.window(run.name, manifest["run_id"], found.name)
-            if window is not None:
-                environment = {**os.environ, **manifest["env"]}
-                server.attach(run.name, manifest["run_id"], window, environment)
-                return
-        reason = f" ({found.reason})" if found.reason else ""
-        raise NotFound(f"process {found.path!r} has no window: it is {found.state}{reason}")
+        return WindowAccess(self, self._server.answer_within)

@@ -21,7 +21,7 @@ from symphony.cluster.backend.inspection import (
     wait_for_poll,
 )
 from symphony.cluster.backend.process_access import Access, NamedProcess, Place
-from symphony.cluster.matching import check_not_running
+from symphony.cluster.matching import check_not_running, unsupported
 from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Backend(Inspection, Generic[ManifestT]):
     are optional: by default, they raise `Unsupported`, or do what their documentation says. `watch`
     follows from `observe`, but some platforms report changes. `wait` can end early or explain a
     delay. With ``dry_run``, a method changes nothing. The methods that read experiments are in
-    `Inspection`, and those that reach processes in `Access`. A backend declares in
+    `Inspection`, and those that reach processes in the object `access`. A backend declares in
     `symphony.hookspecs.BackendInfo` which capabilities it has.
 
     ``name`` is the name of the backend. The names of experiments and processes are those that
@@ -169,13 +169,13 @@ class Backend(Inspection, Generic[ManifestT]):
         is set, or if another program has used the name in the meantime, and `LaunchFailed` if a
         process cannot be created.
         """
-        raise self._unsupported(f"cannot launch {request.experiment.name!r}")
+        raise unsupported(self.name, f"cannot launch {request.experiment.name!r}")
 
     def check(self, manifest: ManifestT) -> str:
         """Have the platform validate ``manifest`` without creating anything, and return its answer,
         which is one line.
         """
-        raise self._unsupported(f"has no server that can check {manifest.experiment!r}")
+        raise unsupported(self.name, f"has no server that can check {manifest.experiment!r}")
 
     def resume(self, *, dry_run: bool) -> Mapping[str, str]:
         """Start the experiments again that a reboot of this machine has interrupted.
@@ -195,7 +195,7 @@ class Backend(Inspection, Generic[ManifestT]):
         those of `Cluster.delete`.
         """
         del in_order, at_once, purge
-        raise self._unsupported(f"cannot delete {experiment!r}")
+        raise unsupported(self.name, f"cannot delete {experiment!r}")
 
     # --- changing ---
 
@@ -206,7 +206,7 @@ class Backend(Inspection, Generic[ManifestT]):
         changed since then, so compare it again while no other change is possible. Raises
         `AlreadyExists` if it would have to be launched again.
         """
-        raise self._unsupported(_NO_CHANGES.format(request.experiment.name))
+        raise unsupported(self.name, _NO_CHANGES.format(request.experiment.name))
 
     def request(self, experiment: str, request: ProcessRequest) -> Sequence[ProcessStatus] | None:
         """Stop, start, restart or signal processes, or end the experiment, and return when this is
@@ -216,11 +216,19 @@ class Backend(Inspection, Generic[ManifestT]):
         `Cluster.stop_processes` and the methods after it. Raises `TimeoutError`.
         """
         if request.kind == "end":
-            raise self._unsupported("cannot stop an experiment and keep it; delete it")
-        raise self._unsupported(
+            raise unsupported(self.name, "cannot stop an experiment and keep it; delete it")
+        raise unsupported(
+            self.name,
             f"cannot stop, start, restart or signal single processes of {experiment!r}; delete the "
-            "experiment, and launch it again"
+            "experiment, and launch it again",
         )
+
+    # --- using ---
+
+    @property
+    def access(self) -> Access:
+        """The object with which users reach processes: commands, terminals, files and ports."""
+        return Access(self)
 
 
 __all__ = [

@@ -10,10 +10,10 @@ from symphony.errors import NotFound, Unsupported
 from symphony.support.names import did_you_mean, join_names
 
 if TYPE_CHECKING:
-    from symphony.cluster.backend import Access
+    from symphony.cluster.backend import Inspection
 
 
-def find_external_address(backend: Access, experiment: str, service: str) -> str:
+def find_external_address(backend: Inspection, experiment: str, service: str) -> str:
     """Return the external address of an exposed service as ``host:port``.
 
     Raises `NotFound` if the experiment does not expose the service, or if the address is not known
@@ -31,7 +31,7 @@ def find_external_address(backend: Access, experiment: str, service: str) -> str
 
 
 def _not_exposed(
-    backend: Access, experiment: str, service: str, exposed: Collection[str]
+    backend: Inspection, experiment: str, service: str, exposed: Collection[str]
 ) -> NotFound:
     bound: Iterable[str] = ()
     with contextlib.suppress(Unsupported):

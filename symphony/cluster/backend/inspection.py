@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from symphony.cluster.backend.process_access import Access
+from symphony.cluster.matching import unsupported
 from symphony.cluster.results import WatchedStatuses
 from symphony.support.data_classes import dataclass
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from symphony.cluster.matching import Until
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
+    from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
     from symphony.status import ExperimentStatus, ProcessStatus
     from symphony.usage import ExperimentUsage
@@ -91,8 +92,11 @@ def wait_for_poll(seconds: float) -> None:
     time.sleep(min(seconds, POLL_SECONDS))
 
 
-class Inspection(Access):
-    """The methods that read experiments. `names`, `observe` and `output` are required."""
+class Inspection:
+    """The methods that read experiments. `names`, `observe` and `output` are required.
+
+    ``name`` is the name of the backend.
+    """
 
     # True if `output` yields events between the lines if a selection includes them. Otherwise, the
     # events come after all lines.
@@ -102,9 +106,12 @@ class Inspection(Access):
     # True if the output of a process before its last restart is kept separately.
     keeps_previous_output: bool = False
 
+    def __init__(self, name: str) -> None:
+        self.name = name
+
     def names(self) -> Collection[str]:
         """Return the names of the experiments that symphony has launched, in any order."""
-        raise self._unsupported("cannot list experiments")
+        raise unsupported(self.name, "cannot list experiments")
 
     @property
     def location(self) -> str:
@@ -117,7 +124,7 @@ class Inspection(Access):
         A status is observed, not guessed: if the exit of a process was not observed, its state
         is ``unknown``.
         """
-        raise self._unsupported(f"cannot report the status of {experiment!r}")
+        raise unsupported(self.name, f"cannot report the status of {experiment!r}")
 
     @contextlib.contextmanager
     def watch(self, experiment: str | None, *, follow: bool = True) -> Iterator[Watch]:
@@ -136,7 +143,7 @@ class Inspection(Access):
     def _single(self, experiment: str | None) -> str:
         """Return the name of an experiment. Raises `Unsupported` if it stands for all of them."""
         if experiment is None:
-            raise self._unsupported("cannot observe all experiments together")
+            raise unsupported(self.name, "cannot observe all experiments together")
         return experiment
 
     def wait(
@@ -175,7 +182,7 @@ class Inspection(Access):
 
     def at_run(self, run: Run) -> Inspection:
         """Return a backend whose methods for reading an experiment read the record of ``run``."""
-        raise self._unsupported(f"keeps no records of runs, so {run.name!r} cannot be read")
+        raise unsupported(self.name, f"keeps no records of runs, so {run.name!r} cannot be read")
 
     def events(
         self, experiment: str, names: Collection[str] | None, *, follow: bool
@@ -197,6 +204,21 @@ class Inspection(Access):
         del experiment
         return ProcessDetails(status=process)
 
+    def topology(self, experiment: str) -> Topology:
+        """Return the processes, groups and services of a launched experiment."""
+        raise unsupported(self.name, f"cannot report the connections of {experiment!r}")
+
+    def external_addresses(
+        self, experiment: str, service: str | None = None
+    ) -> Mapping[str, str | None]:
+        """Return the external addresses ``host:port`` of the exposed services of an experiment.
+
+        An address is None if it is not known yet, or if finding it takes long. With ``service``,
+        the address of this service is found in any case, and those of the others can be missing.
+        """
+        del experiment, service
+        raise unsupported(self.name, "cannot expose services")
+
     def usage(
         self, experiment: str, names: Collection[str] | None, interval: float
     ) -> Iterator[ExperimentUsage]:
@@ -206,7 +228,7 @@ class Inspection(Access):
         ``interval`` is in seconds.
         """
         del names, interval
-        raise self._unsupported(f"cannot report the resource use of {experiment!r}")
+        raise unsupported(self.name, f"cannot report the resource use of {experiment!r}")
 
     def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock | ExperimentEvent]:
         """Yield the output of processes in the order in which it was written.
@@ -215,7 +237,7 @@ class Inspection(Access):
         UTF-8 are kept.
         """
         del selection
-        raise self._unsupported(f"keeps no output of {experiment!r}")
+        raise unsupported(self.name, f"keeps no output of {experiment!r}")
 
     def logs(self, experiment: str, names: Sequence[str] | None = None) -> Mapping[str, int]:
         """Return the names of the processes that have a log, also of those that a change removed.

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from symphony.cluster.matching import find_status
+from symphony.cluster.matching import find_status, unsupported
 from symphony.cluster.results import Tunnel
-from symphony.errors import Unsupported
 
 if TYPE_CHECKING:
+    from symphony.cluster.backend.inspection import Inspection
     from symphony.cluster.cluster import Progress
     from symphony.cluster.results import ExecResult
-    from symphony.plan.topology import Topology
     from symphony.status import ExperimentStatus, ProcessStatus
 
 
@@ -55,13 +54,13 @@ class Place(NamedTuple):
 
 
 class Access:
-    """The methods that reach processes. All of them are optional.
+    """The ways to reach the processes of ``backend``. All methods are optional.
 
-    ``name`` is the name of the backend.
+    By default, they raise `Unsupported`, or do what their documentation says.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, backend: Inspection) -> None:
+        self.backend = backend
 
     # --- processes ---
 
@@ -74,7 +73,7 @@ class Access:
         """
         del experiment, argv, interactive
         process.find()
-        raise self._unsupported("cannot run commands in the environment of a process")
+        raise unsupported(self.backend.name, "cannot run commands in the environment of a process")
 
     def attach(self, experiment: str, process: NamedProcess, *, dry_run: bool) -> None:
         """Attach the terminal of this program to a process.
@@ -84,9 +83,10 @@ class Access:
         found = process.find()
         del experiment
         if not dry_run:
-            raise self._unsupported(
+            raise unsupported(
+                self.backend.name,
                 f"cannot attach a terminal to {found.name!r}; 'symphony exec' runs a command in "
-                "its environment, 'symphony logs -f' follows its log"
+                "its environment, 'symphony logs -f' follows its log",
             )
 
     def copy(
@@ -103,7 +103,7 @@ class Access:
         for place in (source, target):
             if place.process is not None:
                 place.process.find()
-        raise self._unsupported("cannot copy files")
+        raise unsupported(self.backend.name, "cannot copy files")
 
     # --- services ---
 
@@ -127,28 +127,5 @@ class Access:
 
         del port, local_port, on_error
         if not external:
-            raise self._unsupported("cannot forward ports")
-        return Tunnel(find_external_address(self, experiment, process_or_service))
-
-    def external_addresses(
-        self, experiment: str, service: str | None = None
-    ) -> Mapping[str, str | None]:
-        """Return the external addresses ``host:port`` of the exposed services of an experiment.
-
-        An address is None if it is not known yet, or if finding it takes long. With ``service``,
-        the address of this service is found in any case, and those of the others can be missing.
-        """
-        del experiment, service
-        raise self._unsupported("cannot expose services")
-
-    def topology(self, experiment: str) -> Topology:
-        """Return the processes, groups and services of a launched experiment."""
-        raise self._unsupported(f"cannot report the connections of {experiment!r}")
-
-    # --- for the methods above ---
-
-    def _unsupported(self, what: str) -> Unsupported:
-        """Return the error for a method that the backend does not have. ``what`` says what it
-        cannot do.
-        """
-        return Unsupported(f"the {self.name} backend {what}")
+            raise unsupported(self.backend.name, "cannot forward ports")
+        return Tunnel(find_external_address(self.backend, experiment, process_or_service))

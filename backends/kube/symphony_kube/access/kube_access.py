@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.cluster.backend import Access, NamedProcess, Place
-from symphony_kube.api.kube_experiment import KubeExperiment
+from symphony.cluster.backend import Access, Inspection, NamedProcess, Place
 
 if TYPE_CHECKING:
     from symphony.cluster import ExecResult, Progress, Tunnel
-    from symphony_kube.api.client import Api
-    from symphony_kube.api.connection import ApiConnection
-    from symphony_kube.api.labels import Scope, Scopes
+    from symphony_kube.api.kube_experiment import KubeExperiment
 
 
 class KubeAccess(Access):
     """Access to the processes in Pods. Each method delegates to the module that implements it.
 
-    ``scopes`` names the objects of experiments.
+    ``target`` returns an experiment with its client.
     """
 
-    def __init__(self, name: str, connection: ApiConnection, scopes: Scopes) -> None:
-        super().__init__(name)
-        self._connection = connection
-        self._scopes = scopes
-
-    @property
-    def api(self) -> Api:
-        """The client for the API server."""
-        return self._connection.api
-
-    def _scope(self, experiment: str) -> Scope:
-        return self._scopes.of(experiment)
-
-    def _target(self, experiment: str) -> KubeExperiment:
-        return KubeExperiment(self.api, self._scope(experiment))
+    def __init__(self, backend: Inspection, target: Callable[[str], KubeExperiment]) -> None:
+        super().__init__(backend)
+        self._target = target
 
     # --- processes ---
 
@@ -107,17 +92,3 @@ class KubeAccess(Access):
         return port_forward.port_forward(
             target, process_or_service, port, local_port, on_error=on_error
         )
-
-    def external_addresses(
-        self, experiment: str, service: str | None = None
-    ) -> Mapping[str, str | None]:
-        """Return the addresses that load balancers have assigned.
-
-        The address of a node port requires further requests, so only that of ``service`` is found.
-        """
-        from symphony_kube.access import external_services
-
-        target = self._target(experiment)
-        if service is not None:
-            return {service: external_services.external_address(target, service)}
-        return external_services.exposed_services(target)

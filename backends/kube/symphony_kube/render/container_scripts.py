@@ -29,7 +29,7 @@ UNHANDLED_CODE = 3
 _MAX_SECONDS = 10**9
 _INCLUDE = "#include "
 # Run a shell line with bash if the image contains it, as the other backends do.
-_RUN_LINE = """\
+RUN_LINE = """\
 command -v bash >/dev/null 2>&1 && exec bash -c "$@"
 exec /bin/sh -c "$@\""""
 # Shells, which can be replaced by any program, and programs that handle TERM and exit at once,
@@ -73,7 +73,7 @@ def shell_command(arguments: Sequence[str]) -> list[str]:
 
     ``arguments`` contains the shell line, the name of the shell, and the arguments of the line.
     """
-    return [SHELL, "-c", _RUN_LINE, SHELL, *arguments]
+    return [SHELL, "-c", RUN_LINE, SHELL, *arguments]
 
 
 def with_first_process(command: Sequence[str]) -> list[str]:

@@ -11,6 +11,10 @@ from symphony.process_details import ProcessDetails, ProcessEvent
 from symphony.status import ProcessStatus
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import items_of
+from symphony_kube.render import container_scripts
+from symphony_kube.render.container_scripts import SHELL
+from symphony_kube.render.sync import START_SCRIPT
+from symphony_kube.render.text import escape
 from symphony_kube.status.container_environment import listed_variables, read_shared_variables
 from symphony_kube.status.event_sources.pod_events import event_time
 from symphony_kube.status.find_pod import find_container, pod_path
@@ -49,7 +53,7 @@ def process_details(
     container = next(item for item in spec["containers"] if item["name"] == status.name)
     argv = [*(container.get("command") or ()), *(container.get("args") or ())]
     facts = {
-        "command": shlex.join(argv),
+        "command": shlex.join(_program_of(argv)),
         "folder": container.get("workingDir"),
         "image": container.get("image"),
         "pod": f"{metadata['namespace']}/{metadata['name']}",
@@ -63,6 +67,17 @@ def process_details(
         addresses=_addresses({**shared, **listed_variables(container)}),
         events=events,
     )
+
+
+def _program_of(argv: list[str]) -> list[str]:
+    """Return the command of a container without the scripts that start its program."""
+    # The number of words before the program, by the script.
+    lengths = {escape(container_scripts.script("first_process")): 4, escape(START_SCRIPT): 5}
+    if argv[:2] == [SHELL, "-c"]:
+        argv = argv[lengths.get(argv[2], 0) :]
+    if argv[:3] == [SHELL, "-c", escape(container_scripts.RUN_LINE)]:
+        argv = ["sh", "-c", *argv[4:]]
+    return argv
 
 
 def _addresses(variables: Mapping[str, str]) -> dict[str, str]:

@@ -4,6 +4,8 @@ import pytest
 
 from symphony.errors import NotFound
 from symphony.status import ProcessStatus
+from symphony_kube.render.container_scripts import shell_command, with_first_process
+from symphony_kube.render.sync import with_restarts_in_place
 from symphony_kube.status.details import process_details
 from tests.backends.kube.conftest import FOREVER, python, wait_until
 
@@ -34,6 +36,23 @@ def test_details_of_a_pod():
     assert found.facts == {"command": "python 'a b.py'", "image": "i:1", "pod": "rl/g", "node": "n"}
     assert found.resources == {"cpu": "1, at most 2", "memory": "1Gi", "nvidia.com/gpu": "1"}
     assert found.addresses == {"replay-server": "replay-server:7000"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"command": shell_command(["a | b"])}, "sh -c 'a | b'"),
+        ({"command": with_first_process(shell_command(["a; b"]))}, "sh -c 'a; b'"),
+        ({"command": with_first_process(["npm", "start"])}, "npm start"),
+        (with_restarts_in_place({"command": ["a"], "args": ["b"]}), "a b"),
+        ({"command": ["/bin/sh", "-c", "own"], "args": ["c"]}, "/bin/sh -c own c"),
+        ({}, None),
+    ],
+)
+def test_the_command_is_shown_without_the_scripts_that_start_it(fields, expected):
+    spec = {"containers": [{"name": "p", **fields}]}
+    pod = {"metadata": {"name": "g", "namespace": "rl"}, "spec": spec}
+    assert process_details(ProcessStatus(name="p"), pod).facts.get("command") == expected
 
 
 def if_scheduled(found):

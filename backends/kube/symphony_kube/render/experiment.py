@@ -22,7 +22,7 @@ from symphony.plan.plan import Plan
 from symphony.plan.resolution.process_settings import secret_text
 from symphony_kube.api.labels import Scope
 from symphony_kube.record.encoded_record import record_of_launch
-from symphony_kube.render import pods
+from symphony_kube.render import object_kinds, pods
 from symphony_kube.render.attempt_names import check_names
 from symphony_kube.render.file_objects.code_volumes import code_objects, is_small
 from symphony_kube.render.file_objects.configs import config_objects
@@ -155,7 +155,7 @@ def _archives_in_secrets(
 ) -> Iterator[CodeArchive]:
     """Yield the archives that Pods mount."""
     for unit in planned:
-        is_created_later = pods.is_created_later(unit, context)
+        is_created_later = object_kinds.is_created_later(unit, context)
         for process in unit.processes:
             archive = context.archives.get(process.name)
             if archive is not None and (is_small(archive) or is_created_later):
@@ -172,13 +172,13 @@ def _ignored(
     with_large_code: list[str] = []
     for unit in planned:
         restart = unit.processes[0].restart
-        if restart.policy == "Never" or pods.is_restarted_by_supervisor(unit, context):
+        if restart.policy == "Never" or object_kinds.is_restarted_by_supervisor(unit, context):
             continue
         paths_of_unit = [process.path for process in unit.processes]
-        is_pod = unit.job_set is None and not pods.is_job(unit, context)
-        if is_pod and not pods.is_replaced_if_lost(unit, context):
+        is_pod = unit.job_set is None and not object_kinds.is_job(unit, context)
+        if is_pod and not object_kinds.is_replaced_if_lost(unit, context):
             with_large_code += paths_of_unit
-        if restart.max_restarts is not None and not pods.is_restarted_by_job(unit):
+        if restart.max_restarts is not None and not object_kinds.is_restarted_by_job(unit):
             unlimited += paths_of_unit
         if restart.backoff is not None:
             undelayed += paths_of_unit
@@ -238,7 +238,7 @@ def _unit_bodies(
     bodies: dict[str, Object] = {}
     for unit in planned:
         if unit.job_set is None:
-            is_job = pods.is_job(unit, context)
+            is_job = object_kinds.is_job(unit, context)
             bodies[unit.name] = pods.job(unit, context) if is_job else pods.pod(unit, context)
         elif unit is job_sets[unit.job_set][0]:
             bodies[unit.name] = job_set(job_sets[unit.job_set], context)
@@ -260,7 +260,7 @@ def _pod_path(
     if unit.job_set is not None:
         number = job_sets[unit.job_set].index(unit)
         return ("spec", "replicatedJobs", job_name(number), "template", "spec", "template")
-    return ("spec", "template") if pods.is_job(unit, context) else ()
+    return ("spec", "template") if object_kinds.is_job(unit, context) else ()
 
 
 def _overrides(unit: PlannedUnit, pod_path: tuple[str, ...]) -> Iterator[Override]:
@@ -303,7 +303,7 @@ def _roster_entry(unit: PlannedUnit, body: Object | None, context: RenderContext
         if unit.is_group and served:
             serves[process.name] = served
     supervised: dict[str, Any] = {}
-    if pods.is_restarted_by_supervisor(unit, context):
+    if object_kinds.is_restarted_by_supervisor(unit, context):
         policy = unit.processes[0].restart.value()
         supervised = {"policy": policy} if isinstance(policy, str) else policy
     return Unit(
@@ -318,7 +318,7 @@ def _roster_entry(unit: PlannedUnit, body: Object | None, context: RenderContext
         connects=connects,
         serves=serves,
         supervised_restart=supervised,
-        replaced_if_lost=pods.is_replaced_if_lost(unit, context),
+        replaced_if_lost=object_kinds.is_replaced_if_lost(unit, context),
         rank_of=(unit.rank_of or "") if unit.job_set is None else "",
         within=unit.processes[0].settings.together_or_not or 0.0,
         job_set=unit.job_set or "",

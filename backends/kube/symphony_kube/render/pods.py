@@ -10,9 +10,13 @@ from symphony.model.settings.table import Settings
 from symphony.plan.resolution.ranks import master_service
 from symphony.support.names import did_you_mean
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, QUEUE, RANK_OF, SYMPHONY, UNIT
-from symphony_kube.render.file_objects.code_volumes import fits_into_secrets
 from symphony_kube.render.given_fields.cluster_overrides import with_cluster_override, with_security
 from symphony_kube.render.given_fields.merge import merge, to_plain_data
+from symphony_kube.render.object_kinds import (
+    is_created_later,
+    is_restarted_by_job,
+    is_restarted_by_supervisor,
+)
 from symphony_kube.render.pod_parts import disruption_rules
 from symphony_kube.render.pod_parts.container_checks import check_container
 from symphony_kube.render.pod_parts.containers import (
@@ -43,93 +47,6 @@ _JOB_FIELDS = {
     "active_deadline": "activeDeadlineSeconds",
     "ttl": "ttlSecondsAfterFinished",
 }
-
-
-def is_job(unit: PlannedUnit, context: RenderContext) -> bool:
-    """Return whether a unit is rendered as a Job.
-
-    Raises `SpecError` if the unit consists of ranks and its settings require a Job.
-    """
-    if unit.job_set is not None:
-        return False
-    if unit.rank_of is not None:
-        _refuse_job(unit, context)
-        return False
-    if context.options.jobs_only or unit.processes[0].pod.job is not None:
-        return True
-    return is_restarted_by_job(unit) and not is_restarted_by_supervisor(unit, context)
-
-
-def is_restarted_by_supervisor(unit: PlannedUnit, context: RenderContext) -> bool:
-    """Return whether the supervisor restarts a unit, because Kubernetes cannot apply its policy.
-
-    Kubernetes chooses the delays between restarts, and a Pod has no limit for their number. The
-    supervisor replaces the Pod of a group as a whole, and the Pods of ranks together.
-    """
-    if unit.rank_of is not None:
-        return unit.job_set is None and unit.processes[0].restart.policy != "Never"
-    if context.options.jobs_only or unit.processes[0].pod.job is not None:
-        return False
-    restart = unit.processes[0].restart
-    if restart.policy == "Never":
-        return False
-    if restart.backoff is not None or restart.final_codes:
-        return True
-    return restart.max_restarts is not None and not is_restarted_by_job(unit)
-
-
-def is_restarted_by_job(unit: PlannedUnit) -> bool:
-    """Return whether a Job or a JobSet limits the number of restarts of a unit.
-
-    A Pod has no limit for the number of restarts, but a Job has a limit for the number of Pods that
-    replace failed Pods. A Pod with several containers fails only when all of them have exited, so a
-    Job does not restart the members of a group. It does not restart the other ranks of a unit, but
-    a JobSet does.
-    """
-    restart = unit.processes[0].restart
-    if unit.rank_of is not None:
-        return unit.job_set is not None and restart.policy == "OnFailure"
-    is_limited = restart.policy == "OnFailure" and restart.max_restarts is not None
-    return is_limited and not unit.is_group
-
-
-def is_created_later(unit: PlannedUnit, context: RenderContext) -> bool:
-    """Return whether Pods of a unit are also created when no command of the user runs."""
-    if unit.processes[0].starts_after or unit.rank_of is not None or is_job(unit, context):
-        return True
-    restarts_experiment = context.plan.policies.on_failure == "restart"
-    return restarts_experiment or is_replaced_if_lost(unit, context)
-
-
-def is_replaced_if_lost(unit: PlannedUnit, context: RenderContext) -> bool:
-    """Return whether the supervisor starts a unit again after a disruption.
-
-    A disruption is, for example, the drain of its node; see `symphony.plan.disruption`. The
-    controller of a Job or JobSet does this itself. A Pod whose code only the user's command can
-    send is not started again, unless the supervisor also restarts it.
-    """
-    if unit.processes[0].restart.policy == "Never" or unit.job_set is not None:
-        return False
-    if is_job(unit, context):
-        return False
-    if unit.rank_of is not None or is_restarted_by_supervisor(unit, context):
-        return True
-    archives = [context.archives.get(process.name) for process in unit.processes]
-    return all(archive is None or fits_into_secrets(archive) for archive in archives)
-
-
-def _refuse_job(unit: PlannedUnit, context: RenderContext) -> None:
-    """Raise `SpecError` if a rank would be a Job."""
-    alternative = None
-    if unit.processes[0].pod.job is not None:
-        alternative = "remove job(), and set a restart_policy with max_restarts"
-    elif context.options.jobs_only:
-        alternative = "launch without jobs_only"
-    if alternative is not None:
-        raise SpecError(
-            f"{unit.description} is a rank, which cannot be a Job, because a Job does not restart "
-            f"the other ranks: {alternative}"
-        )
 
 
 def pod(unit: PlannedUnit, context: RenderContext) -> Object:

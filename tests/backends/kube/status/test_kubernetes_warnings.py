@@ -21,6 +21,10 @@ START = 1767225600.0
 IMAGE = 'Failed to pull image "nosuch": not found'
 REFUSED = 'Error creating: admission webhook "mpod.kb.io" denied the request:'
 UNKNOWN_JOB = 'workload owner not found\nJob.batch "object" not found'
+UNKNOWN_JOB_SET = (
+    'job "r-0" creation failed with error: admission webhook "mjob.kb.io" denied the request: '
+    'JobSet.jobset.x-k8s.io "r" not found'
+)
 EXISTS = 'job "r-0" creation failed with error: jobs.batch "r-0" already exists'
 PROCESSES: dict[str, tuple[str | None, ...]] = {
     "a": ("learner",),
@@ -98,6 +102,7 @@ def shown(*events: dict[str, Any]) -> list[str]:
             [f"process learner FailedCreate: {REFUSED} queue is missing"],
         ),
         (kubernetes_event("JobCreationFailed", EXISTS, "g", kind="JobSet"), []),
+        (kubernetes_event("JobCreationFailed", UNKNOWN_JOB_SET, "g", kind="JobSet"), []),
         (
             kubernetes_event("JobCreationFailed", "exceeded quota", "g", kind="JobSet"),
             ["experiment JobSet object: JobCreationFailed: exceeded quota"],

@@ -46,11 +46,13 @@ _INTERRUPTED_STOP = "FailedPreStopHook"
 _STOP_SCRIPTS = (STOP_MARK, STOP_PATH)
 # Newer kubelets do not name the command.
 _UNKNOWN_HOOK = "PreStopHook failed"
-# These controllers try again at once. Kueue refuses the Pod of a new Job that it does not know yet,
-# and JobSet creates a Job that it has just created.
+# These controllers try again at once. Kueue refuses the Pod of a new Job, and the Job of a new
+# JobSet, that it does not know yet, and JobSet creates a Job that it has just created.
 _PASSING = {
     "FailedCreate": re.compile(r'.*webhook "mpod\.kb\.io" denied the request: .*not found'),
-    "JobCreationFailed": re.compile(r".* already exists$"),
+    "JobCreationFailed": re.compile(
+        r'.* already exists$|.*webhook "mjob\.kb\.io" denied the request: .*not found'
+    ),
 }
 _COMBINED = "(combined from similar events): "
 _CONTAINER = re.compile(r"spec\.containers\{(.+)\}")

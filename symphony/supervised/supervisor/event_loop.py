@@ -171,3 +171,16 @@ class EventLoop:
     def _drain_wake_up_bytes(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._wake_read.recv(_WAKE_UP_BYTES)
+
+
+def receive(channel: socket.socket, max_bytes: int) -> bytes | None:
+    """Return what has arrived at a socket that does not block, or None if nothing has arrived.
+
+    If the other side has closed the connection, or the connection has failed, return ``b""``.
+    """
+    try:
+        return channel.recv(max_bytes)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""

@@ -27,6 +27,7 @@ from symphony.supervised.record.terminal_messages import (
     SIZE,
     SIZE_FORMAT,
 )
+from symphony.supervised.supervisor.event_loop import receive
 from symphony.support.data_classes import dataclass, field
 
 if TYPE_CHECKING:
@@ -152,12 +153,9 @@ class Terminal:
         return ""
 
     def _receive(self, client: _Client) -> None:
-        try:
-            data = client.socket.recv(_READ_BYTES)
-        except BlockingIOError:
+        data = receive(client.socket, _READ_BYTES)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._disconnect(client)
             return

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import struct
 from collections.abc import Iterator
 
 import pytest
 
 from symphony.supervised.supervisor import event_loop
-from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.event_loop import EventLoop, receive
 
 
 @pytest.fixture
@@ -101,3 +103,26 @@ def test_suspended_signal_has_no_effect_if_it_has_one_callback(
     finally:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     assert calls == [*suspended, *range(callbacks)]
+
+
+def test_what_has_arrived_at_a_socket_is_received() -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, theirs:
+        assert receive(ours, 10) is None
+        theirs.sendall(b"some text")
+        assert receive(ours, 4) == b"some"
+        assert receive(ours, 10) == b" text"
+        theirs.close()
+        assert receive(ours, 10) == b""
+
+
+def test_a_failed_connection_counts_as_closed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        ours, _ = server.accept()
+    with ours:
+        # Without lingering, the other side gets a reset.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        assert receive(ours, 10) == b""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.event_loop import EventLoop, receive
 
 if TYPE_CHECKING:
     from symphony.supervised.supervisor.children import Children
@@ -65,12 +65,9 @@ class RemoteTerminals:
 
     def _receive(self, number: int) -> None:
         client = self._clients[number]
-        try:
-            data = client.socket.recv(_READ_BYTES)
-        except BlockingIOError:
+        data = receive(client.socket, _READ_BYTES)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if data:
             client.agent.order("type", client=number, data=_encode(data))
         else:
@@ -181,12 +178,9 @@ class TerminalClients:
             self.leave(client)
 
     def _relay(self, client: int) -> None:
-        try:
-            data = self._sockets[client].recv(_READ_BYTES)
-        except BlockingIOError:
+        data = receive(self._sockets[client], _READ_BYTES)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if data:
             self._send({"event": "shown", "client": client, "data": _encode(data)})
         else:

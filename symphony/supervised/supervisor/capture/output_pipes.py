@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from symphony.supervised.processes.identity import identify
 from symphony.supervised.processes.process_groups import wait_for_exit
 from symphony.supervised.supervisor.capture import copy_output
+from symphony.supervised.supervisor.event_loop import receive
 
 if TYPE_CHECKING:
     from symphony.supervised.record.directory import RunDirectory
@@ -309,12 +310,9 @@ class OutputPipes:
         channel = self._channel
         if channel is None:
             return
-        try:
-            message = channel.recv(copy_output.MAX_MESSAGE_BYTES)
-        except BlockingIOError:
+        message = receive(channel, copy_output.MAX_MESSAGE_BYTES)
+        if message is None:
             return
-        except OSError:
-            message = b""
         if not message:
             self._replace_program(channel)
             return

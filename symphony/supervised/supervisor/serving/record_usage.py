@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from symphony.archive.archived_usage import USAGE_FILE, UsageLog
 from symphony.supervised.record.directory import RunDirectory
-from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.event_loop import EventLoop, receive
 from symphony.supervised.usage.sampler import FIRST_INTERVAL_SECONDS
 from symphony.support.data_classes import dataclass, field
 
@@ -67,12 +67,9 @@ class UsageMonitor:
 
     def _receive(self, client: _Client) -> None:
         """Notice that a client has closed its connection. What it sends is ignored."""
-        try:
-            data = client.socket.recv(_RECEIVE_BYTES)
-        except BlockingIOError:
+        data = receive(client.socket, _RECEIVE_BYTES)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._disconnect(client)
 

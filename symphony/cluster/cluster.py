@@ -1574,14 +1574,10 @@ class Cluster(CheckedAttributes):
         ``local_port`` defaults to any free port. If a connection fails, ``on_error`` is called with
         an error message, in another thread.
         """
-        return self.implementation.access.forward(
-            experiment,
-            process_or_service,
-            port,
-            local_port=local_port,
-            external=False,
-            on_error=on_error,
-        )
+        from symphony.cluster.backend import ForwardRequest
+
+        request = ForwardRequest(process_or_service, port, local_port, on_error=on_error)
+        return self.implementation.access.forward(experiment, request)
 
     def visit(
         self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None
@@ -1591,9 +1587,10 @@ class Cluster(CheckedAttributes):
         If the service has an external address, the tunnel uses this address. Otherwise, a local
         port is forwarded to the service.
         """
-        return self.implementation.access.forward(
-            experiment, service, None, local_port=None, external=True, on_error=on_error
-        )
+        from symphony.cluster.backend import ForwardRequest
+
+        request = ForwardRequest(service, external=True, on_error=on_error)
+        return self.implementation.access.forward(experiment, request)
 
     # --- names ---
 

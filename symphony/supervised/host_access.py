@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from symphony.cluster import ExecResult, Progress, Tunnel
-from symphony.cluster.backend import Access, NamedProcess, Place
+from symphony.cluster.backend import Access, ForwardRequest, NamedProcess, Place
 from symphony.cluster.matching import find_by_path
 from symphony.errors import NotFound, SpecError
 from symphony.status import ProcessStatus
@@ -59,39 +59,28 @@ class HostAccess(Access):
         paths = (resolve_path(source, manifest), resolve_path(target, manifest))
         copy(*paths, dry_run=dry_run)
 
-    def forward(
-        self,
-        experiment: str,
-        process_or_service: str,
-        port: int | None,
-        *,
-        local_port: int | None,
-        external: bool,
-        on_error: Callable[[str], None] | None,
-    ) -> Tunnel:
+    def forward(self, experiment: str, request: ForwardRequest) -> Tunnel:
         """Return a tunnel with the address itself, because every port is a port of this machine.
 
         With another ``local_port``, connections to it are relayed to the address.
         """
-        if external:
-            from symphony.cluster.backend.external_address import find_external_address
-
-            return Tunnel(find_external_address(self.backend, experiment, process_or_service))
+        if request.external:
+            return super().forward(experiment, request)
         services: dict[str, str] = self._runs.find(experiment).load_manifest()["services"]
-        address = services.get(process_or_service)
+        address = services.get(request.name)
         if address is None:
-            find_by_path(self.backend.observe(experiment), process_or_service)
-            if port is None:
-                raise SpecError(f"the port of process {process_or_service!r} is missing; set port")
-            address = f"127.0.0.1:{port}"
-        elif port is not None:
-            address = f"{address.rpartition(':')[0]}:{port}"
+            find_by_path(self.backend.observe(experiment), request.name)
+            if request.port is None:
+                raise SpecError(f"the port of process {request.name!r} is missing; set port")
+            address = f"127.0.0.1:{request.port}"
+        elif request.port is not None:
+            address = f"{address.rpartition(':')[0]}:{request.port}"
         host, _, own_port = address.rpartition(":")
-        if local_port is None or local_port == int(own_port):
+        if request.local_port is None or request.local_port == int(own_port):
             return Tunnel(address)
         from symphony.supervised.access.relay import Relay
 
-        relay = Relay(local_port, (host, int(own_port)), on_error)
+        relay = Relay(request.local_port, (host, int(own_port)), request.on_error)
         return Tunnel(relay.address, close=relay.close)
 
 

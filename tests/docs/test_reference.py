@@ -262,6 +262,7 @@ OTHER_NAMES = {
     "symphony.cluster.WatchedStatuses",
     "symphony.cluster.backend.Access",
     "symphony.cluster.backend.Backend",
+    "symphony.cluster.backend.ForwardRequest",
     "symphony.cluster.backend.LaunchRequest",
     "symphony.cluster.backend.NamedProcess",
     "symphony.cluster.backend.Place",

@@ -18,7 +18,7 @@ from symphony_slurm.status import is_alive
 
 if TYPE_CHECKING:
     from symphony.cluster import Progress
-    from symphony.cluster.backend import NamedProcess, Place
+    from symphony.cluster.backend import ForwardRequest, NamedProcess, Place
     from symphony.supervised.record.directory import RunDirectory
 
 _CONNECT_SECONDS = 3.0
@@ -93,35 +93,26 @@ class JobAccess(TerminalAccess):
             relay = node_relay(run, target.process.find())
             copy_to_node(run, *paths, relay, dry_run=dry_run)
 
-    def forward(
-        self,
-        experiment: str,
-        process_or_service: str,
-        port: int | None,
-        *,
-        local_port: int | None,
-        external: bool,
-        on_error: Callable[[str], None] | None,
-    ) -> Tunnel:
+    def forward(self, experiment: str, request: ForwardRequest) -> Tunnel:
         """Return a tunnel to a service or a process.
 
         If this machine cannot connect to the node, the connections go through the job.
         """
         from symphony.supervised.access.relay import Relay
 
-        if external:
+        if request.external:
             from symphony.cluster.backend.external_address import find_external_address
 
-            external_address = find_external_address(self.backend, experiment, process_or_service)
+            external_address = find_external_address(self.backend, experiment, request.name)
             if can_reach(_endpoint(external_address)):
                 return Tunnel(external_address)
         run = self._runs.find(experiment)
         services: dict[str, str] = run.load_manifest()["services"]
-        address = services.get(process_or_service)
+        address, port = services.get(request.name), request.port
         if address is None:
-            found = find_by_path(self.backend.observe(experiment), process_or_service)
+            found = find_by_path(self.backend.observe(experiment), request.name)
             if port is None:
-                raise SpecError(f"the port of process {process_or_service!r} is missing; set port")
+                raise SpecError(f"the port of process {request.name!r} is missing; set port")
             host = node_of(run, found.name)
         else:
             batch_node(run)
@@ -131,7 +122,7 @@ class JobAccess(TerminalAccess):
         connect = None
         if not can_reach(target):
             connect = self._connection_through_job(run, target)
-        relay = Relay(local_port or 0, target, on_error, connect=connect)
+        relay = Relay(request.local_port or 0, target, request.on_error, connect=connect)
         return Tunnel(relay.address, close=relay.close)
 
     def _connection_through_job(

@@ -20,7 +20,12 @@ from symphony.cluster.backend.inspection import (
     Watch,
     wait_for_poll,
 )
-from symphony.cluster.backend.process_access import Access, NamedProcess, Place
+from symphony.cluster.backend.process_access import (
+    Access,
+    ForwardRequest,
+    NamedProcess,
+    Place,
+)
 from symphony.cluster.matching import check_not_running, unsupported
 from symphony.support.data_classes import dataclass
 
@@ -235,6 +240,7 @@ __all__ = [
     "Access",
     "Backend",
     "ChangeRequest",
+    "ForwardRequest",
     "LaunchRequest",
     "NamedProcess",
     "Inspection",

@@ -53,6 +53,23 @@ class Place(NamedTuple):
     text: str
 
 
+class ForwardRequest(NamedTuple):
+    """A request for a tunnel to the process or the service ``name``.
+
+    ``port`` is that of the other end, or None for the port of the service, and ``local_port`` that
+    of this machine, or None for any. With ``external``, ``name`` is an exposed service. The tunnel
+    then consists of its external address, and nothing is forwarded, unless this machine cannot
+    connect to the address; see `Cluster.visit`. ``on_error`` is called with the message if a
+    connection fails, in another thread.
+    """
+
+    name: str
+    port: int | None = None
+    local_port: int | None = None
+    external: bool = False
+    on_error: Callable[[str], None] | None = None
+
+
 class Access:
     """The ways to reach the processes of ``backend``. All methods are optional.
 
@@ -107,25 +124,13 @@ class Access:
 
     # --- services ---
 
-    def forward(
-        self,
-        experiment: str,
-        process_or_service: str,
-        port: int | None,
-        *,
-        local_port: int | None,
-        external: bool,
-        on_error: Callable[[str], None] | None,
-    ) -> Tunnel:
+    def forward(self, experiment: str, request: ForwardRequest) -> Tunnel:
         """Forward a local port to a process or a service; see `Cluster.port_forward`.
 
-        With ``external``, the other end is an exposed service. The tunnel then consists of its
-        external address, and nothing is forwarded, unless this machine cannot connect to the
-        address; see `Cluster.visit`. By default, only this is supported.
+        By default, only the external addresses of exposed services are supported.
         """
         from symphony.cluster.backend.external_address import find_external_address
 
-        del port, local_port, on_error
-        if not external:
+        if not request.external:
             raise unsupported(self.backend.name, "cannot forward ports")
-        return Tunnel(find_external_address(self.backend, experiment, process_or_service))
+        return Tunnel(find_external_address(self.backend, experiment, request.name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.cluster.backend import Access, Inspection, NamedProcess, Place
+from symphony.cluster.backend import Access, ForwardRequest, Inspection, NamedProcess, Place
 
 if TYPE_CHECKING:
     from symphony.cluster import ExecResult, Progress, Tunnel
@@ -70,16 +70,7 @@ class KubeAccess(Access):
 
     # --- services ---
 
-    def forward(
-        self,
-        experiment: str,
-        process_or_service: str,
-        port: int | None,
-        *,
-        local_port: int | None,
-        external: bool,
-        on_error: Callable[[str], None] | None,
-    ) -> Tunnel:
+    def forward(self, experiment: str, request: ForwardRequest) -> Tunnel:
         """Forward a local port through the API server.
 
         With ``external``, nothing is forwarded if the external address accepts connections.
@@ -87,8 +78,8 @@ class KubeAccess(Access):
         from symphony_kube.access import port_forward
 
         target = self._target(experiment)
-        if external:
-            return port_forward.visit(target, process_or_service, on_error=on_error)
+        if request.external:
+            return port_forward.visit(target, request.name, on_error=request.on_error)
         return port_forward.port_forward(
-            target, process_or_service, port, local_port, on_error=on_error
+            target, request.name, request.port, request.local_port, on_error=request.on_error
         )

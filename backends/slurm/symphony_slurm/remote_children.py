@@ -28,6 +28,7 @@ from symphony.supervised.supervisor.execution.probes import Probe, make_probe
 from symphony.supervised.supervisor.execution.readiness import NOT_FINISHED
 from symphony.supervised.supervisor.process_host import port_of
 from symphony_slurm.job.agent_protocol import Channel, ChannelClosed, Message
+from symphony_slurm.job.agent_returns import RETURN_SECONDS, AgentReturns
 from symphony_slurm.job.node_usage import NodeSamples
 from symphony_slurm.job.terminals import RemoteTerminal, RemoteTerminals
 from symphony_slurm.run_files import LOST_AGENTS_FILE
@@ -41,13 +42,19 @@ if TYPE_CHECKING:
 # An agent answers within milliseconds. An agent that does not answer within this time is considered
 # dead, so that the supervisor can stop the other processes.
 ANSWER_TIMEOUT_SECONDS = 60.0
+# How long a new agent waits for the end of the connection of the one that was killed.
+_DRAIN_SECONDS = 1.0
+# The clocks of the nodes can differ by this time.
+_CLOCK_ERROR_SECONDS = 1.0
 
 
 class Agent:
     """The connection to the agent of one node.
 
-    ``gpus`` contains the identifiers of the node's GPUs that belong to the job, and
-    ``temporary_directory`` is the node's directory for temporary files of the job.
+    If the agent is killed, its guardian starts another one, which connects again. Until then, an
+    order waits for it. ``is_alive`` becomes false if it does not come. ``gpus`` contains the
+    identifiers of the node's GPUs that belong to the job, and ``temporary_directory`` is the node's
+    directory for temporary files of the job.
     """
 
     def __init__(self, channel: Channel, hello: Message) -> None:
@@ -62,9 +69,17 @@ class Agent:
             item["name"]: item for item in hello.get("executions", ())
         }
         self.is_evicted: bool = hello.get("evicted", False)
+        # True if the agent does not know its processes, because it replaces one that was killed.
+        self.is_new: bool = hello.get("replaces", False)
+        # False if the node has failed.
+        self.is_alive = True
         self._numbers = itertools.count(1)
+        # The orders that have not been answered.
+        self._asked: dict[int, Message] = {}
         # This function is called when messages are pending, because no more data may arrive.
         self.on_pending: Callable[[], None] = lambda: None
+        # This function waits for a new agent, and returns whether there is one.
+        self.wait_for_return: Callable[[], bool] = lambda: False
 
     @classmethod
     def lost(cls, rank: int, node: Mapping[str, Any]) -> Agent:
@@ -75,32 +90,52 @@ class Agent:
         channel = Channel(socket.socket())
         channel.close()
         values = {key: value for key, value in node.items() if key != "name"}
-        return cls(channel, {**values, "node": node["name"], "rank": rank})
+        agent = cls(channel, {**values, "node": node["name"], "rank": rank})
+        agent.is_alive = False
+        return agent
 
-    @property
-    def is_alive(self) -> bool:
-        """True while the agent is connected."""
-        return self.channel.is_open
+    def replace(self, channel: Channel) -> None:
+        """Use the connection of a new agent. What the killed one has sent remains pending."""
+        with contextlib.suppress(ChannelClosed):
+            while self.channel.is_open and self.channel.wait(_DRAIN_SECONDS):
+                self.channel.pending.extend(self.channel.receive())
+        self.channel.close()
+        channel.pending.extend(self.channel.pending)
+        self.channel = channel
+
+    def ask_again(self) -> None:
+        """Repeat the orders that a killed agent has not answered."""
+        for message in self._asked.values():
+            self.channel.send(message)
 
     def order(self, order: str, **arguments: Any) -> None:
         """Send an order."""
-        self.channel.send({"order": order, **arguments})
+        self._send({"order": order, **arguments})
 
     def ask(self, order: str, **arguments: Any) -> int:
         """Send an order that is answered, and return the number of the answer."""
         number = next(self._numbers)
-        self.channel.send({"order": order, "number": number, **arguments})
+        message = {"order": order, "number": number, **arguments}
+        self._send(message)
+        self._asked[number] = message
         return number
 
+    def _send(self, message: Message) -> None:
+        self.channel.send(message)
+        # If sending fails, the agent has not received the whole message.
+        while not self.channel.is_open and self.is_alive and self.wait_for_return():
+            self.channel.send(message)
+
     def answer(self, number: int) -> Any:
-        """Wait for an answer, and return it. Return None if the agent exits or does not answer."""
+        """Wait for an answer, and return it. Return None if the node fails or does not answer."""
         message = self.wait_for("answer", number=number)
+        self._asked.pop(number, None)
         return None if message is None else message["value"]
 
     def wait_for(self, event: str, **fields: Any) -> Message | None:
         """Wait for a message, and return it. Other messages remain pending.
 
-        Return None if the agent exits, or does not answer in time.
+        Return None if the node fails, or does not answer in time.
         """
 
         def matches(message: Message) -> bool:
@@ -117,37 +152,63 @@ class Agent:
                 self.on_pending()
 
     def _find_match(self, matches: Callable[[Message], bool]) -> Message | None:
-        pending = self.channel.pending
-        for message in pending:
-            if matches(message):
-                pending.remove(message)
-                return message
         deadline = time.monotonic() + ANSWER_TIMEOUT_SECONDS
-        while self.channel.is_open:
+        while True:
+            pending = self.channel.pending
+            for message in pending:
+                if matches(message):
+                    pending.remove(message)
+                    return message
+            if not self.channel.is_open:
+                if self.is_alive and self.wait_for_return():
+                    continue
+                return None
             if not self.channel.wait(deadline - time.monotonic()):
-                self.channel.is_open = False
-                break
+                self.channel.is_open = self.is_alive = False
+                return None
             with contextlib.suppress(ChannelClosed):
-                found = None
-                for message in self.channel.receive():
-                    if found is None and matches(message):
-                        found = message
-                    else:
-                        pending.append(message)
-                if found is not None:
-                    return found
-        return None
+                pending.extend(self.channel.receive())
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """An order to stop a process, whose programs are killed at the time ``kill_at``."""
+
+    spec: ProcessSpec
+    process: ProcessId
+    order: StopOrder
+    kill_at: float
+
+    def message(self) -> Message:
+        """Return the order with the remaining time."""
+        grace = max(0.0, self.kill_at - time.monotonic())
+        return {
+            "order": "stop",
+            "name": self.spec.name,
+            "pid": self.process.pid,
+            "birth": self.process.birth,
+            "stop": {**self.order.to_dict(), "grace": grace},
+        }
 
 
 class Agents:
     """The agents of a job. ``all`` contains them in the order of the slots.
 
-    ``slots`` maps process names to slots.
+    ``slots`` maps process names to slots. ``returns`` accepts the agents that replace killed ones.
     """
 
-    def __init__(self, agents: Sequence[Agent], slots: Mapping[str, int]) -> None:
+    def __init__(
+        self, agents: Sequence[Agent], slots: Mapping[str, int], returns: AgentReturns
+    ) -> None:
         self.all = sorted(agents, key=lambda agent: agent.rank)
+        self.returns = returns
         self._slots = dict(slots)
+        # What each new agent receives.
+        self.env: dict[str, str] | None = None
+        self.limits: dict[str, int] = {}
+        # The note of the supervisor, which shows what the agents report.
+        self.notes: NoteWriter | None = None
+        self.stops: dict[str, _Stop] = {}
         # The process groups that have running members.
         self.groups: set[tuple[str, int]] = set()
         # The processes that agents are stopping.
@@ -163,8 +224,8 @@ class Agents:
     def take_over(self, hellos: Iterable[tuple[Agent, Message]]) -> None:
         """Use what the agents have told a supervisor that replaces another one."""
         for agent, hello in hellos:
-            self.groups.update((agent.node, group) for group in hello["groups"])
-            for name, (pid, birth) in hello["stopping"].items():
+            self.groups.update((agent.node, group) for group in hello.get("groups", ()))
+            for name, (pid, birth) in hello.get("stopping", {}).items():
                 self.stopping.add(name)
                 self.asked_to_exit.add(ProcessId(int(pid), birth))
 
@@ -183,8 +244,42 @@ class Agents:
 
     def prepare(self, env: Mapping[str, str]) -> None:
         """Send the variables that all processes share."""
+        self.env = dict(env)
         for agent in self.all:
-            agent.order("prepare", env=dict(env))
+            agent.order("prepare", env=self.env)
+
+    def note(self, agent: Agent, topic: str, message: str) -> None:
+        """Show a message about a node in the note of the supervisor."""
+        if self.notes is not None:
+            self.notes.set(f"{agent.node} {topic}", message)
+
+    def inform(
+        self, agent: Agent, specs: Iterable[ProcessSpec], tracks: Mapping[str, Track]
+    ) -> None:
+        """Let an agent find its processes, because it was killed at the same time as its
+        supervisor.
+        """
+        executions: list[Message] = []
+        groups: list[int] = []
+        for spec in specs:
+            track = tracks[spec.name]
+            if track.pid is not None or track.state is State.PENDING:
+                executions.append(_execution(spec, track.pid, track.birth, track.ended))
+            if track.pid is None and track.group is not None:
+                groups.append(track.group)
+        number = agent.ask("adopt", processes=executions, groups=groups, start=[])
+        found = agent.answer(number)
+        if found is None:
+            return
+        agent.executions = {item["name"]: item for item in found["executions"]}
+        self.groups.update((agent.node, group) for group in found["groups"])
+        asked = [agent.executions[name] for name in found["asked_to_exit"]]
+        self.asked_to_exit.update(_identity(item) for item in asked)
+
+    def end_stop(self, name: str) -> None:
+        """Note that a process was stopped completely."""
+        self.stopping.discard(name)
+        self.stops.pop(name, None)
 
 
 @dataclass(slots=True)
@@ -226,12 +321,24 @@ class RemoteChildren:
         self._on_exit = on_exit
         self._agents = agents
         self._running: dict[str, RemoteChild] = {}
+        # The latest descriptions of processes that were started, and when their executions ended.
+        self._specs: dict[str, ProcessSpec] = {}
+        self._ended: dict[str, float] = {}
+        # The processes whose starts agents have not reported yet.
+        self._starting: dict[str, ProcessSpec] = {}
+        # How long to wait for new agents, by the ranks of killed ones.
+        self._away: dict[int, float] = {}
+        # The ranks of the agents whose loss was reported.
+        self._lost: set[int] = set()
         self._terminals = RemoteTerminals(loop)
-        self.notes: NoteWriter | None = None
+        agents.returns.on_arrival = lambda: loop.post(self._handle_arrivals)
         for agent in agents.all:
             agent.on_pending = lambda: loop.post(self._handle_pending)
-            if agent.is_alive:
-                loop.watch(agent.channel.fileno(), lambda agent=agent: self._receive(agent))  # type: ignore[misc]
+            agent.wait_for_return = functools.partial(self._wait_for_return, agent)
+            if agent.channel.is_open:
+                self._watch(agent)
+        # An agent can have been killed since the others were connected.
+        loop.post(self._handle_pending)
 
     def __len__(self) -> int:
         return len(self._running)
@@ -263,11 +370,17 @@ class RemoteChildren:
         for spec in specs:
             agent = self._agents.of(spec.name)
             batches.setdefault(agent.node, []).append(spec.to_dict())
+            self._starting[spec.name] = self._specs[spec.name] = spec
         for agent in self._agents.all:
             if agent.node in batches:
-                agent.order("start", specs=batches[agent.node])
-        for spec in specs:
-            yield spec, self._wait_for_start(spec)
+                # If the agent was killed, the next one starts the processes; see `_take_back`.
+                agent.channel.send({"order": "start", "specs": batches[agent.node]})
+        try:
+            for spec in specs:
+                yield spec, self._wait_for_start(spec)
+        finally:
+            for spec in specs:
+                self._starting.pop(spec.name, None)
 
     def _wait_for_start(self, spec: ProcessSpec) -> RemoteChild | OSError:
         agent, name = self._agents.of(spec.name), spec.name
@@ -276,6 +389,7 @@ class RemoteChildren:
             return message["event"] in ("started", "refused") and message["name"] == name
 
         message = agent.wait_for_match(matches)
+        self._starting.pop(name, None)
         if message is None:
             return StartRefused(f"node {agent.node} has failed", f"node {agent.node} has failed")
         if message["event"] == "refused":
@@ -289,19 +403,18 @@ class RemoteChildren:
     # --- messages ---
 
     def _receive(self, agent: Agent) -> None:
-        try:
+        # The end of the connection is handled with the messages that have arrived before.
+        with contextlib.suppress(ChannelClosed):
             agent.channel.pending.extend(agent.channel.receive())
-        except ChannelClosed:
-            self._handle_pending()
-            self._handle_lost(agent)
-            return
         self._handle_pending()
 
     def _handle_pending(self) -> None:
         for agent in self._agents.all:
             while agent.channel.pending:
                 self._handle(agent, agent.channel.pending.popleft())
-            if not agent.is_alive:
+            if not agent.channel.is_open:
+                self._note_closed(agent)
+            if not agent.is_alive and agent.rank not in self._lost:
                 self._handle_lost(agent)
 
     def _handle(self, agent: Agent, message: Message) -> None:
@@ -309,7 +422,7 @@ class RemoteChildren:
         if event == "exited":
             self._handle_exited(agent, message)
         elif event == "stopped":
-            self._agents.stopping.discard(message["name"])
+            self._agents.end_stop(message["name"])
         elif event == "group-gone":
             self._agents.groups.discard((agent.node, message["pid"]))
         elif event == "tested":
@@ -322,14 +435,18 @@ class RemoteChildren:
             self._terminals.show(message["client"], message["data"])
         elif event == "left":
             self._terminals.leave(message["client"])
-        elif event == "note" and self.notes is not None:
-            self.notes.set(f"{agent.node} {message['topic']}", message["message"])
+        elif event == "note":
+            self._agents.note(agent, message["topic"], message["message"])
 
     def _handle_exited(self, agent: Agent, message: Message) -> None:
-        child = self._running.pop(message["name"], None)
+        name = message["name"]
+        child = self._running.get(name)
         if not message["has_group"]:
             self._agents.groups.discard((agent.node, message["pid"]))
-        if child is not None:
+        # A new agent can report an exit again that the killed one has reported.
+        if child is not None and child.pid == message["pid"]:
+            del self._running[name]
+            self._ended[name] = time.time()
             self._on_exit(child, message["code"], message["reason"], message["log_bytes"])
 
     def _handle_tested(self, message: Message) -> None:
@@ -339,20 +456,126 @@ class RemoteChildren:
             test.done.set()
 
     def _handle_lost(self, agent: Agent) -> None:
-        """Report the processes of an agent that has exited, or whose node has failed."""
-        agent.channel.is_open = False
+        """Report the processes of a node that has failed, or whose agent cannot be replaced."""
+        self._lost.add(agent.rank)
         note_lost(self._run, agent.rank)
-        with contextlib.suppress(KeyError, ValueError):
-            self._loop.unwatch(agent.channel.fileno())
         self._agents.groups = {group for group in self._agents.groups if group[0] != agent.node}
-        self._agents.stopping = {
-            name for name in self._agents.stopping if self._agents.of(name) is not agent
-        }
+        for name in [name for name in self._agents.stopping if self._agents.of(name) is agent]:
+            self._agents.end_stop(name)
         self._terminals.leave_agent(agent)
         lost = [name for name in self._running if self._agents.of(name) is agent]
         for name in lost:
             child = self._running.pop(name)
             self._on_exit(child, None, f"node {agent.node} or its agent has failed")
+
+    # --- agents that were killed ---
+
+    def _watch(self, agent: Agent) -> None:
+        self._loop.watch(agent.channel.fileno(), lambda: self._receive(agent))
+
+    def _unwatch(self, agent: Agent) -> None:
+        with contextlib.suppress(KeyError, ValueError):
+            self._loop.unwatch(agent.channel.fileno())
+
+    def _note_closed(self, agent: Agent) -> None:
+        """Expect a new agent in place of one that has exited, unless its node has failed."""
+        self._unwatch(agent)
+        if agent.channel.is_unreachable:
+            agent.is_alive = False
+        if not agent.is_alive or agent.rank in self._away:
+            return
+        self._away[agent.rank] = time.monotonic() + RETURN_SECONDS
+        channel = agent.channel
+
+        def give_up() -> None:
+            if agent.channel is channel:
+                agent.is_alive = False
+                self._handle_pending()
+
+        self._agents.returns.expect()
+        self._loop.after(RETURN_SECONDS, give_up)
+
+    def _wait_for_return(self, agent: Agent) -> bool:
+        """Wait for a new agent, and return whether there is one."""
+        self._note_closed(agent)
+        while agent.is_alive and not agent.channel.is_open:
+            arrival = self._agents.returns.take(self._away[agent.rank] - time.monotonic())
+            if arrival is None:
+                agent.is_alive = False
+                self._loop.post(self._handle_pending)
+            else:
+                self._take_back(*arrival)
+        return agent.is_alive
+
+    def _handle_arrivals(self) -> None:
+        while True:
+            arrival = self._agents.returns.take()
+            if arrival is None:
+                return
+            self._take_back(*arrival)
+
+    def _take_back(self, channel: Channel, hello: Message) -> None:
+        """Let a new agent continue the work of one that was killed.
+
+        It cannot know the processes of the killed one, so it receives what this supervisor knows.
+        """
+        agent = next((item for item in self._agents.all if item.rank == hello["rank"]), None)
+        if agent is None or not agent.is_alive:
+            # Its processes count as lost. Slurm ends them when it exits.
+            channel.send({"order": "finish"})
+            channel.close()
+            return
+        self._unwatch(agent)
+        agent.replace(channel)
+        self._away.pop(agent.rank, None)
+        self._terminals.leave_agent(agent)
+        if self._agents.env is not None:
+            channel.send({"order": "prepare", "env": self._agents.env})
+            channel.send({"order": "limits", "limits": self._agents.limits})
+            channel.send(self._adoption(agent))
+        for name in [name for name in self._agents.stopping if self._agents.of(name) is agent]:
+            stop = self._agents.stops.get(name)
+            if stop is None:
+                # A killed supervisor has ordered it, and this one has not continued it.
+                self._agents.stopping.discard(name)
+            else:
+                channel.send(stop.message())
+        agent.ask_again()
+        text = f"the agent of node {agent.node} was killed, and another one continues its work"
+        self._agents.note(agent, "killed", text)
+        self._watch(agent)
+        self._loop.post(self._handle_pending)
+
+    def _adoption(self, agent: Agent) -> Message:
+        """Return the order to take over the processes of an agent that was killed."""
+        # What it has reported, and this supervisor has not handled yet.
+        exited = {item["pid"] for item in agent.channel.pending if item["event"] == "exited"}
+        answered = {
+            item["name"]: item
+            for item in agent.channel.pending
+            if item["event"] in ("started", "refused") and item["name"] in self._starting
+        }
+        processes: dict[str, Message] = {}
+        for name, stop in self._agents.stops.items():
+            processes[name] = _execution(stop.spec, stop.process.pid, stop.process.birth)
+        for name, child in self._running.items():
+            if child.pid not in exited:
+                processes[name] = _execution(self._specs[name], child.pid, child.birth)
+        for name, item in answered.items():
+            if item["event"] == "started":
+                processes[name] = _execution(self._specs[name], item["pid"], item["birth"])
+        missing = [name for name in self._starting if name not in answered]
+        for name in missing:
+            processes[name] = _execution(self._specs[name], None, None, self._ended.get(name))
+        own = {name: item for name, item in processes.items() if self._agents.of(name) is agent}
+        pids = {item["pid"] for item in own.values()}
+        groups = [group for node, group in self._agents.groups if node == agent.node]
+        return {
+            "order": "adopt",
+            "processes": list(own.values()),
+            "groups": [group for group in groups if group not in pids],
+            "start": [name for name in missing if name in own],
+        }
 
     def change(self, names: Sequence[str], env: Mapping[str, str]) -> None:
         """Prepare to start processes of a changed experiment; see `Children`."""
@@ -367,7 +590,13 @@ class RemoteChildren:
     ) -> list[RemoteChild]:
         """Take over the processes of a killed supervisor, as their agents have described them."""
         adopted = []
-        for spec in processes:
+        specs = list(processes)
+        for agent in self._agents.all:
+            if agent.is_new:
+                own = [spec for spec in specs if self._agents.of(spec.name) is agent]
+                self._agents.inform(agent, own, tracks)
+        for spec in specs:
+            self._specs[spec.name] = spec
             track = tracks[spec.name]
             found = self._agents.of(spec.name).executions.get(spec.name)
             if track.pid is not None and track.birth is not None:
@@ -487,7 +716,12 @@ class RemoteHost:
         del loop, env, on_problem
         agent = self._agents.of(spec.name)
         if agent.is_alive:
+            previous = self._agents.stops.get(spec.name)
+            kill_at = time.monotonic() + order.grace
+            if previous is not None and previous.process == process:
+                kill_at = min(kill_at, previous.kill_at)
             self._agents.stopping.add(spec.name)
+            self._agents.stops[spec.name] = _Stop(spec, process, order, kill_at)
             agent.order(
                 "stop",
                 name=spec.name,
@@ -614,14 +848,18 @@ class RemoteHost:
         """Sample the resource use on all nodes; see `ProcessHost`."""
         by_agent: dict[Agent, dict[str, ProcessId]] = {}
         for name, leader in leaders.items():
-            by_agent.setdefault(self._agents.of(name), {})[name] = leader
+            agent = self._agents.of(name)
+            # A sample is not worth waiting for a new agent.
+            if agent.channel.is_open:
+                by_agent.setdefault(agent, {})[name] = leader
         self._agents.usage.take(by_agent.items(), devices, on_sample)
 
     def record_logs(
         self, loop: EventLoop, run: RunDirectory, limits: Mapping[str, int], notes: NoteWriter
     ) -> RemoteLogs:
         """Return the recorder of the logs. The agents record them from the start."""
-        del run, notes
+        del run
+        self._agents.notes = notes
         self._loop = loop
         recorder = RemoteLogs(self._agents)
         recorder.set_limits(limits)
@@ -665,8 +903,11 @@ class RemoteHost:
         number = next(self._test_numbers)
 
         def order() -> None:
-            self._agents.tests[number] = test
-            self._agents.of(name).order("test", name=name, test=number, timeout=timeout)
+            agent = self._agents.of(name)
+            # Without an agent, the test has no result in time, and is repeated.
+            if agent.channel.is_open:
+                self._agents.tests[number] = test
+                agent.order("test", name=name, test=number, timeout=timeout)
 
         loop.post(order)
         test.done.wait(timeout + 1.0)
@@ -681,8 +922,9 @@ class RemoteLogs:
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
         """Replace the maximum sizes of the logs."""
+        self._agents.limits = dict(limits)
         for agent in self._agents.all:
-            agent.order("limits", limits=dict(limits))
+            agent.order("limits", limits=self._agents.limits)
 
     def watch(self, processes: Collection[str]) -> None:
         """Do nothing: an agent watches the logs of the processes that it starts."""
@@ -706,6 +948,17 @@ def _reason(agent: Agent, number: int) -> str:
     if not agent.is_alive:
         return f"is on node {agent.node}, which has failed"
     return f"{reason} on node {agent.node}" if reason else ""
+
+
+def _execution(
+    spec: ProcessSpec, pid: int | None, birth: float | None, ended: float | None = None
+) -> Message:
+    """Return what a new agent has to know about a process.
+
+    ``pid`` is None if its start was not reported. Then it was started after the time ``ended``.
+    """
+    since = 0.0 if ended is None else ended - _CLOCK_ERROR_SECONDS
+    return {"spec": spec.to_dict(), "pid": pid, "birth": birth, "ended": since}
 
 
 def _identity(execution: Message) -> ProcessId:

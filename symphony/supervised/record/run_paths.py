@@ -97,6 +97,13 @@ class RunPaths(NamedTuple):
         """Return the path of the file that the program which reads the pipes has locked."""
         return self._files / "pipes.lock"
 
+    def locks_pipes(self) -> bool:
+        """Return whether the program that reads the pipes locks `pipes_lock`.
+
+        If several machines share the directory, each has such a program.
+        """
+        return not self.is_remote()
+
     @property
     def stop_record(self) -> Path:
         """Return the path of the record of the programs that were asked to exit; see

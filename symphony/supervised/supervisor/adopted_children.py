@@ -48,8 +48,8 @@ def _find_unrecorded(
     """Return the processes that the supervisor had started, but not recorded, when it was
     killed.
     """
-    run_id = run.run_id()
-    if not names or run_id is None:
+    run_id = run.run_id() if names else None
+    if run_id is None:
         return {}
     from symphony.supervised.processes.membership import find_session_leaders
 

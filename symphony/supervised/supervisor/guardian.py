@@ -9,7 +9,8 @@ The supervisor writes to a pipe what the guardian has to know, and the guardian 
 another pipe open, so that the supervisor notices the death of its guardian. It then starts a new
 guardian as a child; see `symphony.supervised.supervisor.guarding`.
 
-In a job of a batch system, the guardian is the program that the system starts; see `guard_job`.
+In a job of a batch system, the guardian is the program that the system starts; see `guard_job`. The
+programs that start processes on the nodes of the job have such guardians too.
 """
 
 from __future__ import annotations
@@ -88,19 +89,20 @@ def guard_first(path: str) -> Link:
     return guardian.run(pid, link)
 
 
-def guard_job(path: str) -> Link:
+def guard_job(path: str, exits: str = "") -> Link:
     """Fork the first supervisor of a job, whose end is that of this program. Return in each
     supervisor, with the signals of `FORWARDED` blocked in those that replace another one.
 
     The guardian exits with the exit code of the first supervisor that exits by itself. It sends the
-    signals of `FORWARDED` to the supervisor.
+    signals of `FORWARDED` to the supervisor. ``exits`` is the path of the file in which it records
+    the exits of processes, or ``""`` if the supervisor starts no processes on this machine.
     """
     _signal.pthread_sigmask(_signal.SIG_BLOCK, FORWARDED)
     pid, link = _fork_supervisor("")
     if pid == 0:
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, FORWARDED)
         return link
-    return _JobGuardian(path).run(pid, link)
+    return _JobGuardian(path, exits).run(pid, link)
 
 
 def guard_running(path: str, link: Link) -> Link:
@@ -212,13 +214,17 @@ class _Guardian:
                 code += 128
             if self._exits is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-                self._exits = os.open(f"{self.path}/{EXITS_FILE}", flags, _FILE_MODE)
+                self._exits = os.open(self._exits_path(), flags, _FILE_MODE)
             if os.fstat(self._exits).st_size > EXITS_LIMIT_BYTES:
                 os.ftruncate(self._exits, 0)
             os.write(self._exits, b"%d %d %d\n" % (found.si_pid, birth, code))
         except OSError:
             # For example, the experiment was deleted in the meantime, or the disk is full.
             return
+
+    def _exits_path(self) -> str:
+        # The supervisor renames the run directory.
+        return f"{self.path}/{EXITS_FILE}"
 
     def _leave(self) -> None:
         """Collect the exits of the remaining children, and exit. Start no supervisor any more."""
@@ -275,8 +281,9 @@ class _Guardian:
 class _JobGuardian(_Guardian):
     """The guardian that a batch system starts. When it exits, the job and its processes end."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, exits: str) -> None:
         super().__init__(path)
+        self._exits_file = exits
         self._supervisor: int | None = None
         # The signals that have arrived while there was no supervisor.
         self._missed: list[int] = []
@@ -324,7 +331,12 @@ class _JobGuardian(_Guardian):
         """Return None: commands do not replace the supervisor of a job."""
 
     def _record(self, found: os.waitid_result) -> None:
-        """Do nothing: the processes of the experiment are not children of this one."""
+        """Record an exit, unless the processes of the experiment are on other machines."""
+        if self._exits_file:
+            super()._record(found)
+
+    def _exits_path(self) -> str:
+        return self._exits_file
 
 
 def _fork_supervisor(path: str) -> tuple[int, Link]:

@@ -210,12 +210,12 @@ print("gone")
 """
 
 
-def test_killed_agent_affects_only_the_processes_of_its_node(new_cluster):
+def test_killed_guardian_of_an_agent_affects_only_the_processes_of_its_node(new_cluster):
     cluster = new_cluster(nodes=2)
     cluster.launch(forever(cluster, "one", "two"))
     until(cluster, "faults", all_running)
-    # The agent is the parent of the process, and so is not the parent of the command.
-    kill = "import os, sys, psutil; psutil.Process(int(sys.argv[1])).parent().kill()"
+    # The guardian is the parent of the agent, which is the parent of the process.
+    kill = "import os, sys, psutil; psutil.Process(int(sys.argv[1])).parent().parent().kill()"
     pid = cluster.describe_process("faults", "one").pid
     # The step of the agents is destroyed while the command runs in it.
     with contextlib.suppress(Exception):
@@ -223,7 +223,7 @@ def test_killed_agent_affects_only_the_processes_of_its_node(new_cluster):
     status = until(cluster, "faults", lambda now: now.processes[0].state is State.UNKNOWN)
     one, two = status
     assert "or its agent has failed" in one.reason
-    # Slurm has ended what the agent has left behind.
+    # Slurm has ended the agent and the process.
     left = cluster.exec_command("faults", "one", [PYTHON, "-c", LEFT_BEHIND, str(pid)])
     assert left.stdout == "gone\n"
     assert two.state is State.RUNNING
@@ -305,6 +305,59 @@ def on_batch_node(cluster, code, *arguments):
     result = cluster.exec_command("faults", "one", command)
     assert result.exit_code == 0, result
     return result.stdout
+
+
+# Lets processes exit while their node has no agent, and with the argument "both" no supervisor.
+KILL_AGENT_DURING_EXITS = """
+pid, gate, count, killed = int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5]
+agent = psutil.Process(pid).parent()
+guardians = [agent.parent()]
+victims = [agent]
+if killed == "both":
+    guardians.append(guardian)
+    victims.append(supervisor)
+for item in guardians:
+    item.suspend()
+for item in victims:
+    item.kill()
+open(gate, "w").close()
+while len([name for name in os.listdir(os.path.dirname(gate)) if name.startswith("done-")]) < count:
+    time.sleep(0.01)
+time.sleep(0.2)
+for item in guardians:
+    item.resume()
+"""
+
+
+@pytest.mark.parametrize("killed", ["agent", "both"])
+def test_killed_agent_is_replaced_and_exit_codes_in_between_are_kept(new_cluster, tmp_path, killed):
+    cluster = new_cluster(nodes=2)
+    experiment = forever(cluster, "one", "two")
+    gate = tmp_path / "gate"
+    wait = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+    wait += f"open({str(tmp_path)!r} + '/done-' + os.environ['SYMPHONY_ROLE'], 'w').close()\n"
+    command = [PYTHON, "-c", f"{wait}print('through')\nexit(7)"]
+    for name in ("gated-0", "gated-1"):
+        gated = experiment.new_process(name, command=command)
+        gated.restart_policy("OnFailure", max_restarts=1)
+    cluster.launch(experiment)
+    before = {process.name: process for process in until(cluster, "faults", all_running)}
+    # There is one on each node.
+    assert {before[name].node for name in ("gated-0", "gated-1")} == {"n1", "n2"}
+    on_batch_node(cluster, KILL_AGENT_DURING_EXITS, str(before["one"].pid), str(gate), "2", killed)
+    # The supervisor restarts them by their policy, and they exit again.
+    until(cluster, "faults", lambda now: all(item.exit_code == 7 for item in now.processes[2:]))
+    after = {process.name: process for process in cluster.describe_experiment("faults")}
+    for name in ("one", "two"):
+        assert (after[name].pid, after[name].state) == (before[name].pid, State.RUNNING)
+    for name in ("gated-0", "gated-1"):
+        assert (after[name].restarts, after[name].state) == (1, State.FAILED)
+        assert cluster.get_log("faults", name) == "through\n" * 2
+        exits = [event for event in cluster.iter_events("faults") if event.process == name]
+        assert not [event for event in exits if "unknown" in event.line]
+    cluster.stop("faults")
+    assert cluster.describe_process("faults", "one").stopped
+    assert cluster.describe_process("faults", "two").stopped
 
 
 def replacements(cluster):

@@ -117,6 +117,29 @@ def test_agent_that_exits_before_its_first_message_is_missing(tmp_path):
         agent.join()
 
 
+def test_agent_that_is_replaced_before_the_others_are_connected_counts_once(tmp_path):
+    step = AgentStep([], None, str(tmp_path / "log"))
+    channels, agents = [], []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        step.server = server
+
+        def connect():
+            # The first agent of rank 0 is killed.
+            for rank in (0, 0, 1):
+                channel = Channel(socket.create_connection(server.getsockname()))
+                channel.prove(b"token", "agent", "supervisor")
+                channel.send({**HELLO, "rank": rank, "host": f"h{len(channels)}"})
+                channels.append(channel)
+
+        thread = threading.Thread(target=connect)
+        thread.start()
+        accept_agents(step, b"token", 2, agents)
+        thread.join()
+    assert [(agent.rank, agent.host) for agent in agents] == [(0, "h1"), (1, "h2")]
+    for channel in (*channels, *(agent.channel for agent in agents)):
+        channel.close()
+
+
 def test_agents_are_started_again_if_slurmctld_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(accept, "RETRY_SECONDS", 0.0)
     monkeypatch.setattr(accept, "ATTEMPT_SECONDS", 0.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.supervised.record.directory import RunDirectory
-from symphony_slurm.job.agent_protocol import AGENT, SUPERVISOR, Channel, ChannelClosed, Message
+from symphony_slurm.job.agent_protocol import Channel, Message, receive_hello
 from symphony_slurm.remote_children import Agent, lost_agents, note_lost
 from symphony_slurm.run_files import AGENT_TIMEOUT_SECONDS, NODES_FILE
 from symphony_slurm.slurm import explanation, is_unreachable
@@ -67,10 +67,14 @@ def accept_agents(step: AgentStep, token: bytes, count: int, agents: list[Agent]
                 next_attempt = time.monotonic() + ATTEMPT_SECONDS
             continue
         channel = Channel(connection)
-        hello = _receive_hello(channel, token)
+        hello = receive_hello(channel, token)
         if hello is None:
             channel.close()
         else:
+            # If an agent was killed in the meantime, another one connects with the same rank.
+            for killed in [agent for agent in agents if agent.rank == hello["rank"]]:
+                killed.channel.close()
+                agents.remove(killed)
             agents.append(Agent(channel, hello))
 
 
@@ -93,7 +97,7 @@ def accept_again(run: RunDirectory, step: AgentStep) -> list[tuple[Agent, Messag
         except TimeoutError:
             break
         channel = Channel(connection)
-        hello = _receive_hello(channel, token)
+        hello = receive_hello(channel, token)
         if hello is None:
             channel.close()
         else:
@@ -107,19 +111,6 @@ def accept_again(run: RunDirectory, step: AgentStep) -> list[tuple[Agent, Messag
             agent = Agent.lost(rank, node)
         found.append((agent, hellos.get(rank, {})))
     return found
-
-
-def _receive_hello(channel: Channel, token: bytes) -> Message | None:
-    """Return the first message of an agent, or None if it has exited or is another program."""
-    if not channel.prove(token, SUPERVISOR, AGENT):
-        return None
-    hello: list[Message] = []
-    try:
-        while not hello:
-            hello = channel.receive()
-    except ChannelClosed:
-        return None
-    return hello[0]
 
 
 @dataclass(frozen=True, slots=True)

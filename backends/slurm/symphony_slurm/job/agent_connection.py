@@ -43,10 +43,13 @@ def _listed(value: str) -> list[str]:
     return [device for device in value.split(",") if device]
 
 
-def connect_to_supervisor(directory: str, node: str, host: str, port: int) -> Channel:
+def connect_to_supervisor(
+    directory: str, node: str, host: str, port: int, *, replaces: bool
+) -> Channel:
     """Connect to the supervisor, and report this node to it.
 
-    Raises `ConnectionError` if the supervisor cannot be reached.
+    ``replaces`` states that this agent replaces one that was killed. Raises `ConnectionError` if
+    the supervisor cannot be reached.
     """
     token = read_token(directory)
     hosts = [os.environ.get(_LAUNCH_ADDRESS, ""), host]
@@ -58,7 +61,7 @@ def connect_to_supervisor(directory: str, node: str, host: str, port: int) -> Ch
     channel = Channel(connection)
     if not channel.prove(token, AGENT, SUPERVISOR):
         raise ConnectionError(f"port {port} of {host} is not the supervisor of this run")
-    channel.send(introduction(node))
+    channel.send({**introduction(node), "replaces": replaces})
     return channel
 
 

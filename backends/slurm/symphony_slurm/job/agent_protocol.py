@@ -6,6 +6,7 @@ directory. Neither side sends the token.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import json
@@ -28,6 +29,9 @@ KEEPALIVE_SECONDS = 5
 _RECEIVE_BYTES = 1 << 16
 _NONCE_BYTES = 32
 _HANDSHAKE_TIMEOUT_SECONDS = 10.0
+# The errors that the kernel reports if the machine of the other side has failed. If only a program
+# has exited, its kernel closes the connection.
+_UNREACHABLE = frozenset({errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
 
 
 class ChannelClosed(Exception):
@@ -53,6 +57,8 @@ class Channel:
         self._received = b""
         self.pending: deque[Message] = deque()
         self.is_open = True
+        # True if the machine of the other side does not answer, or cannot be reached.
+        self.is_unreachable = False
 
     def fileno(self) -> int:
         """Return the descriptor of the connection."""
@@ -78,7 +84,8 @@ class Channel:
             return
         try:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
-        except OSError:
+        except OSError as exc:
+            self.is_unreachable = exc.errno in _UNREACHABLE
             self.is_open = False
 
     def receive(self) -> list[Message]:
@@ -88,7 +95,8 @@ class Channel:
         """
         try:
             data = self._socket.recv(_RECEIVE_BYTES)
-        except OSError:
+        except OSError as exc:
+            self.is_unreachable = exc.errno in _UNREACHABLE
             data = b""
         if not data:
             self.is_open = False
@@ -136,6 +144,19 @@ class Channel:
 
 def _proof(token: bytes, side: str, nonce: bytes) -> bytes:
     return hmac.new(token, side.encode() + nonce, "sha256").digest()
+
+
+def receive_hello(channel: Channel, token: bytes) -> Message | None:
+    """Return the first message of an agent, or None if it has exited or is another program."""
+    if not channel.prove(token, SUPERVISOR, AGENT):
+        return None
+    hello: list[Message] = []
+    try:
+        while not hello:
+            hello = channel.receive()
+    except ChannelClosed:
+        return None
+    return hello[0]
 
 
 def connect(addresses: list[tuple[str, int]], timeout: float) -> socket.socket:

@@ -37,6 +37,10 @@ class Executions:
         if not message["has_group"]:
             self._groups.discard(message["pid"])
 
+    def note_group(self, group: int) -> None:
+        """Note a process group that has running members although its process has exited."""
+        self._groups.add(group)
+
     def note_group_end(self, group: int) -> None:
         """Note that the process group of an exited process has no members any more."""
         self._groups.discard(group)

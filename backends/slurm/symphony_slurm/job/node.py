@@ -9,31 +9,34 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from symphony.plan.state import Track
 from symphony.supervised.processes.identity import RUN_ID_VARIABLE, ProcessId
 from symphony.supervised.processes.mark import remove_own_mark
 from symphony.supervised.processes.scratch import SCRATCH_VARIABLE
 from symphony.supervised.processes.signaling import send_signals
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.processes.tree import group_members
-from symphony.supervised.record.directory import RunDirectory, remove_tree
+from symphony.supervised.record.directory import remove_tree
 from symphony.supervised.record.note import NoteWriter
 from symphony.supervised.supervisor.children import Child, StartRefused
 from symphony.supervised.supervisor.event_loop import EventLoop
 from symphony.supervised.supervisor.execution.probes import make_probe, served_by_other
 from symphony.supervised.supervisor.execution.readiness import NOT_FINISHED
 from symphony.supervised.supervisor.execution.stopper import StopOrder
+from symphony.supervised.supervisor.guardian import FORWARDED, SUPERVISES, Link
 from symphony.supervised.supervisor.local_children import LocalChildren
 from symphony.supervised.supervisor.orphans import OrphanReaper
+from symphony.supervised.supervisor.process_handles import AdoptedChild
 from symphony.supervised.supervisor.process_host import ThisHost
-from symphony.support.inherited_signals import reset_signals
 from symphony.usage import ExperimentUsage
 from symphony_slurm.job.agent_connection import introduction, read_token
 from symphony_slurm.job.agent_protocol import Channel, Message
 from symphony_slurm.job.executions import Executions
+from symphony_slurm.job.node_files import NodeFiles, NodeRunDirectory
 from symphony_slurm.job.node_ports import NodePorts
 from symphony_slurm.job.step_variables import remove_step_variables
 from symphony_slurm.job.supervisor_link import SupervisorLink
@@ -43,15 +46,23 @@ from symphony_slurm.job.terminals import TerminalClients
 CHECK_INTERVAL_SECONDS = 0.05
 
 
-def run_agent(directory: str, node: str, channel: Channel) -> None:
-    """Carry out the orders of the supervisor until the connection is closed."""
-    reset_signals()
+def run_agent(directory: str, node: str, channel: Channel, files: NodeFiles, link: Link) -> None:
+    """Carry out the orders of the supervisor until the connection is closed.
+
+    ``link`` is the connection to the guardian. If this agent replaces another one that was killed,
+    the signals of `guardian.FORWARDED` are blocked.
+    """
     # The agent does not belong to a run from which this experiment was launched.
     os.environ.pop(RUN_ID_VARIABLE, None)
     hello = introduction(node)
     remove_step_variables(os.environ)
     remove_own_mark()
-    NodeAgent(RunDirectory(Path(directory)), channel, hello).run()
+    agent = NodeAgent(NodeRunDirectory.of(Path(directory), files), channel, hello)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    # The guardian may have been killed.
+    with contextlib.suppress(OSError):
+        os.write(link.messages, SUPERVISES)
+    agent.run()
 
 
 class _Notes(NoteWriter):
@@ -70,7 +81,7 @@ class _Notes(NoteWriter):
 class NodeAgent:
     """The agent of a node; see `symphony_slurm.agent`. ``hello`` describes it to a supervisor."""
 
-    def __init__(self, run: RunDirectory, channel: Channel, hello: Message) -> None:
+    def __init__(self, run: NodeRunDirectory, channel: Channel, hello: Message) -> None:
         self._run = run
         self._hello = hello
         self._loop = EventLoop(self._handle_error)
@@ -103,7 +114,7 @@ class NodeAgent:
 
     def _table_of_orders(self) -> Mapping[str, Callable[..., Any]]:
         """Return the functions that carry out the orders of the supervisor."""
-        ports = NodePorts()
+        ports = NodePorts(self._run.files.ports)
         self._end_holds = ports.end_holds
         return {
             "finish": self._link.finish,
@@ -114,6 +125,7 @@ class NodeAgent:
             "replace_port": ports.replace,
             "prepare": self._prepare,
             "start": self._start,
+            "adopt": self._adopt,
             "stop": self._stop,
             "test": self._test,
             "signal_group": self._signal_group,
@@ -190,7 +202,8 @@ class NodeAgent:
         self._env = {**self._environment, **env}
         if not self._specs:
             # When a change sends new variables later, the processes keep their host.
-            self._host = ThisHost(env[RUN_ID_VARIABLE], self._handle_stopped)
+            run_id = env[RUN_ID_VARIABLE]
+            self._host = ThisHost(run_id, self._handle_stopped, record_path=self._run.stop_record)
 
     def _start(self, specs: list[dict[str, Any]]) -> None:
         """Start processes, and report each of them."""
@@ -219,6 +232,39 @@ class NodeAgent:
                 )
         names = [spec.name for spec in found]
         self._loop.post(lambda: self._logs.watch(names))
+
+    def _adopt(
+        self, processes: list[dict[str, Any]], groups: list[int], start: list[str]
+    ) -> Message:
+        """Take over the processes of an agent that was killed, and return their executions.
+
+        Each item of ``processes`` contains the description of a process, and the pid and the
+        creation time of its execution, or None if its start was not reported. ``groups`` are the
+        process groups of exited processes that may have running members. ``start`` contains the
+        processes that the agent should have started. Those that it has not started are started now.
+        """
+        tracks: dict[str, Track] = {}
+        for item in processes:
+            spec = ProcessSpec.from_dict(item["spec"]).with_secrets(self._run.secrets)
+            self._specs[spec.name] = spec
+            tracks[spec.name] = Track(pid=item["pid"], birth=item["birth"], ended=item["ended"])
+        adopted = self._children.adopt([self._specs[name] for name in tracks], tracks)
+        for child in adopted:
+            # The terminal was closed with the agent.
+            self._executions.note_start(child.name, child.pid, child.birth, has_terminal=False)
+            if child.name in start:
+                identity = {"name": child.name, "pid": child.pid, "birth": child.birth}
+                self._send({"event": "started", **identity})
+        leaders = {child.name: ProcessId(child.pid, child.birth) for child in adopted}
+        for group in groups:
+            if self._host.is_group_of_run(group, leaders):
+                self._executions.note_group(group)
+            self._observe_group(group)
+        self._loop.post(lambda: self._logs.watch(list(leaders)))
+        missing = [item["spec"] for item in processes if item["spec"]["name"] in start]
+        self._start([spec for spec in missing if spec["name"] not in leaders])
+        asked = [name for name, leader in leaders.items() if self._host.was_asked_to_exit(leader)]
+        return {**self._executions.report(), "asked_to_exit": asked}
 
     def _signal_group(self, name: str, group: int, signal: int) -> None:
         self._host.signal_group(name, group, signal)
@@ -304,6 +350,8 @@ class NodeAgent:
     ) -> None:
         del log_bytes
         name, group = child.name, child.pid
+        if code is None and isinstance(child, AdoptedChild):
+            reason = "the agent that started it was killed"
         self._logs.record(name)
         self._host.handle_exit(name, ProcessId(group, child.birth))
         has_group = self._host.signal_group(name, group, 0)
@@ -319,16 +367,16 @@ class NodeAgent:
         self._executions.note_exit(message)
         self._send(message)
         if has_group:
-            self._observe_group(name, group)
+            self._observe_group(group)
         self._exit_if_closed()
 
-    def _observe_group(self, name: str, group: int) -> None:
+    def _observe_group(self, group: int) -> None:
         """Report when a process group has no more running members."""
         if group_members(group):
-            self._loop.after(CHECK_INTERVAL_SECONDS, lambda: self._observe_group(name, group))
+            self._loop.after(CHECK_INTERVAL_SECONDS, lambda: self._observe_group(group))
         else:
             self._executions.note_group_end(group)
-            self._send({"event": "group-gone", "name": name, "pid": group})
+            self._send({"event": "group-gone", "pid": group})
 
     # --- the end ---
 
@@ -346,19 +394,20 @@ class NodeAgent:
         if self._is_closing and not self._children and not self._stopping:
             self._host.stop_strays({}, kill=True)
             self._logs.close()
-            self._remove_scratch_directories()
+            _remove_scratch_directories(self._specs.values())
             self._loop.stop()
 
-    def _remove_scratch_directories(self) -> None:
-        """Remove the scratch directories of this node's processes.
 
-        Other nodes can share the directory that contains them.
-        """
-        paths = [spec.env.get(SCRATCH_VARIABLE) for spec in self._specs.values()]
-        for path in [Path(path) for path in paths if path is not None]:
-            remove_tree(path)
-            with contextlib.suppress(OSError):
-                path.parent.rmdir()
+def _remove_scratch_directories(specs: Iterable[ProcessSpec]) -> None:
+    """Remove the scratch directories of this node's processes.
+
+    Other nodes can share the directory that contains them.
+    """
+    paths = [spec.env.get(SCRATCH_VARIABLE) for spec in specs]
+    for path in [Path(path) for path in paths if path is not None]:
+        remove_tree(path)
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
 
 
 def _send_signals(

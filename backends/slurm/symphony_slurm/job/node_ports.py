@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
-from symphony.supervised.resources.leases import PortLeases, better_port
+from symphony.supervised.resources.leases import PortLeases, better_port, take_lease
 
 
 class NodePorts:
-    """The leased ports of one node. The methods are the orders of the supervisor."""
+    """The leased ports of one node. The methods are the orders of the supervisor.
 
-    def __init__(self) -> None:
+    ``record`` is the path of the file that contains the leased ports, which the agent leases again
+    that replaces a killed one. It does not hold them, because their servers may be about to bind
+    them.
+    """
+
+    def __init__(self, record: str) -> None:
         self._ports = PortLeases()
+        self._record = Path(record)
+        for port in map(int, self._record.read_text().split()):
+            lease = take_lease("port", str(port))
+            if lease is not None:
+                self._ports.leases[port] = lease
+
+    def _write_record(self) -> None:
+        self._record.write_text("\n".join(map(str, self._ports.leases)))
 
     def reserve(self, port: int) -> str | None:
         """Lease and hold a port. Return the reason why it is unavailable, or None."""
-        return self._ports.reserve(port)
+        reason = self._ports.reserve(port)
+        self._write_record()
+        return reason
 
     def avoid(self, port: int) -> bool:
         """Return whether another port is preferable."""
@@ -33,12 +49,14 @@ class NodePorts:
             descriptor = sockets.pop(port, None)
             if descriptor is not None:
                 os.close(descriptor)
+        self._write_record()
 
     def replace(self, port: int, port_range: list[int]) -> int | None:
         """Reserve another port than ``port``; see `ProcessHost.replace_port`."""
         first, last = port_range
         new = better_port(self._ports, port, (first, last))
         if new is not None:
+            # The new port is already among the leases.
             self.release(port)
         return new
 

@@ -30,6 +30,7 @@ from symphony.supervised.supervisor.guardian import FORWARDED, SUPERVISES, Link
 from symphony.supervised.supervisor.supervisor import Supervisor
 from symphony.support.replace_file import replace_file
 from symphony_slurm.job.accept_agents import JobFailed, accept_again, accept_agents
+from symphony_slurm.job.agent_returns import AgentReturns
 from symphony_slurm.remote_children import (
     Agent,
     Agents,
@@ -109,12 +110,14 @@ def _supervise(run: RunDirectory, job: Mapping[str, Any], step: AgentStep) -> in
     from symphony_slurm.job.place import load_experiment, place
 
     started: list[Agent] = []
-    with _stopping_at_end(step, started):
+    token = run.file("token").read_bytes()
+    returns = AgentReturns(step.server, token)
+    with _stopping_at_end(step, started, returns):
         present = run.load_manifest()
         change_directory.finish(run, present)
         experiment = load_experiment(run)
-        accept_agents(step, run.file("token").read_bytes(), job["nodes"], started)
-        agents = Agents(started, present["slots"])
+        accept_agents(step, token, job["nodes"], started)
+        agents = Agents(started, present["slots"], returns)
         manifest = place(run, job, agents, experiment, present)
         agents.prepare(manifest["env"])
         events = EventReader(run.events).read_new()
@@ -136,7 +139,8 @@ def _supervise(run: RunDirectory, job: Mapping[str, Any], step: AgentStep) -> in
 def _resume(run: RunDirectory, job: Mapping[str, Any], step: AgentStep, link: Link) -> int:
     """Continue the work of a supervisor of this job that was killed."""
     started: list[Agent] = []
-    with _stopping_at_end(step, started):
+    returns = AgentReturns(step.server, run.file("token").read_bytes())
+    with _stopping_at_end(step, started, returns):
         manifest = run.load_manifest()
         change_directory.finish(run, manifest)
         hellos = accept_again(run, step)
@@ -148,7 +152,7 @@ def _resume(run: RunDirectory, job: Mapping[str, Any], step: AgentStep, link: Li
                 slots.setdefault(name, rank)
         for spec in previous_processes(manifest):
             slots.setdefault(spec["name"], 0)
-        agents = Agents(started, slots)
+        agents = Agents(started, slots, returns)
         agents.take_over(item for item in hellos if item[0].is_alive)
         agents.prepare(manifest["env"])
         events = EventReader(run.events).read_new()
@@ -314,13 +318,14 @@ def _report_alive(loop: EventLoop, run: RunDirectory) -> None:
 
 
 @contextlib.contextmanager
-def _stopping_at_end(step: AgentStep, agents: list[Agent]) -> Iterator[None]:
+def _stopping_at_end(step: AgentStep, agents: list[Agent], returns: AgentReturns) -> Iterator[None]:
     """Stop the agents and their step at the end of the block."""
     try:
         yield
     finally:
+        returns.close()
         for agent in agents:
             # Otherwise, it would wait for another supervisor.
-            agent.order("finish")
+            agent.channel.send({"order": "finish"})
             agent.channel.close()
         step.stop(AGENT_EXIT_SECONDS)

@@ -266,10 +266,9 @@ class OutputPipes:
     def _open_directories(self) -> list[int]:
         """Return descriptors of the directories of the pipes and of the logs.
 
-        The list is empty if several machines share the directories, because a pipe belongs to one
-        of them, and processes on these machines do not outlive the one that started them.
+        The list is empty without a lock, because another program can read the same pipes.
         """
-        if self._run.is_remote():
+        if not self._run.locks_pipes():
             return []
         self._run.pipes.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -283,11 +282,9 @@ class OutputPipes:
     def _take_lock(self) -> int:
         """Return a locked descriptor of the directory's lock file.
 
-        A program of a killed supervisor leaves, and this one takes over its pipes. If several
-        machines share the directory, each has such a program, and no lock is taken. Processes on
-        these machines do not outlive the one that started them.
+        A program of a killed supervisor leaves, and this one takes over its pipes.
         """
-        if self._run.is_remote():
+        if not self._run.locks_pipes():
             return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         lock = os.open(self._run.pipes_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PIPE_MODE)
         deadline = time.monotonic() + _LEAVE_SECONDS

@@ -1,0 +1,351 @@
+"""Agents that are killed, with a supervisor in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import symphony_slurm.agent
+from symphony.plan.state import Track
+from symphony.status import State
+from symphony.supervised.processes.identity import RUN_ID_VARIABLE, ProcessId
+from symphony.supervised.processes.membership import RunProcesses
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.supervisor.children import Child, StartRefused
+from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.execution.stopper import StopOrder
+from symphony_slurm import remote_children
+from symphony_slurm.job.agent_protocol import Channel, Message, receive_hello
+from symphony_slurm.job.agent_returns import AgentReturns
+from symphony_slurm.remote_children import Agent, Agents, RemoteChild, RemoteChildren, RemoteHost
+
+TOKEN, RUN_ID = b"token", uuid.uuid4().hex
+TIMEOUT_SECONDS = 60.0
+
+
+def raise_error(exc: Exception) -> None:
+    raise exc
+
+
+class Supervisor:
+    """What a supervisor knows of the processes of the node ``n1``."""
+
+    def __init__(self, run: RunDirectory, server: socket.socket) -> None:
+        self._run = run
+        self._server = server
+        self.exits: dict[str, tuple[int | None, str]] = {}
+        self._connect()
+
+    def _connect(self) -> None:
+        self.loop = EventLoop(raise_error)
+        self._server.settimeout(TIMEOUT_SECONDS)
+        channel = Channel(self._server.accept()[0])
+        self.hello = receive_hello(channel, TOKEN)
+        assert self.hello is not None
+        slots = dict.fromkeys(("forever", "gated", "late"), 0)
+        self.agent = Agent(channel, self.hello)
+        self.returns = AgentReturns(self._server, TOKEN)
+        self.agents = Agents([self.agent], slots, self.returns)
+        self.agents.prepare({RUN_ID_VARIABLE: RUN_ID})
+        self.host = RemoteHost(self.agents)
+        self.children = RemoteChildren(self.loop, self._run, self._handle_exit, agents=self.agents)
+
+    def be_replaced(self) -> None:
+        """Be killed, and continue as the next supervisor."""
+        self.close()
+        self._connect()
+
+    def close(self) -> None:
+        self.returns.close()
+        self.agent.channel.close()
+        signal.set_wakeup_fd(-1)
+        for resource in (self.loop._epoll, self.loop._wake_read, self.loop._wake_write):
+            resource.close()
+
+    def _handle_exit(
+        self, child: Child, code: int | None, reason: str = "", log_bytes: int | None = None
+    ) -> None:
+        self.exits[child.name] = code, reason
+
+    def start(self, *specs: ProcessSpec) -> list[RemoteChild]:
+        found = [child for _, child in self.children.start(specs, {})]
+        assert all(isinstance(child, RemoteChild) for child in found), found
+        return found  # type: ignore[return-value]
+
+    def run_until(self, condition: Callable[[], bool]) -> None:
+        """Run the event loop until a function returns true."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+
+        def check() -> None:
+            assert time.monotonic() < deadline
+            if condition():
+                self.loop.stop()
+            else:
+                self.loop.after(0.01, check)
+
+        # The loop can be run again.
+        self.loop._running = True
+        check()
+        self.loop.run()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    (tmp_path / "job.json").write_text(json.dumps({"path": sys.path}))
+    (tmp_path / "token").write_bytes(TOKEN)
+    for name in ("logs", "secrets"):
+        (tmp_path / name).mkdir()
+    found = RunDirectory(tmp_path)
+    found.record_run_id(RUN_ID)
+    return found
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        yield found
+
+
+@pytest.fixture
+def guardian(run: RunDirectory, server: socket.socket) -> Iterator[psutil.Process]:
+    """The program that srun starts. Its processes are killed at the end, as by Slurm."""
+    program = [sys.executable, "-I", "-S", symphony_slurm.agent.__file__, str(run.path)]
+    port = str(server.getsockname()[1])
+    environment = {**os.environ, "SLURMD_NODENAME": "n1"}
+    started = subprocess.Popen([*program, "127.0.0.1", port], env=environment)
+    process = psutil.Process(started.pid)
+    yield process
+    try:
+        # Without a connection, the agent would wait for another supervisor.
+        left = [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        left = []
+    for item in left:
+        item.kill()
+    started.wait()
+    for orphan in RunProcesses(RUN_ID).find():
+        os.kill(orphan.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def supervisor(
+    run: RunDirectory, server: socket.socket, guardian: psutil.Process
+) -> Iterator[Supervisor]:
+    found = Supervisor(run, server)
+    yield found
+    found.close()
+
+
+def spec(run: RunDirectory, name: str, code: str) -> ProcessSpec:
+    return ProcessSpec(
+        name=name,
+        argv=(sys.executable, "-u", "-c", code),
+        cwd=str(run.path),
+        env={"SYMPHONY_ROLE": name},
+        grace=20.0,
+    )
+
+
+def forever(run: RunDirectory) -> ProcessSpec:
+    code = "import signal\nprint('up')\nsignal.sigwait([signal.SIGUSR1])\nprint('on')\n"
+    code += "signal.signal(signal.SIGTERM, lambda *_: exit(5))\nprint('stoppable')\nsignal.pause()"
+    return spec(run, "forever", f"import signal\nsignal.pthread_sigmask(0, [10])\n{code}")
+
+
+def gated(run: RunDirectory, name: str = "gated") -> ProcessSpec:
+    """Return a process that exits with 7 when the pipe ``gate`` is opened."""
+    return spec(run, name, "open('gate').read()\nprint('through')\nexit(7)")
+
+
+def kill_agent(guardian: psutil.Process) -> None:
+    """Kill the agent while its guardian is suspended."""
+    (agent,) = guardian.children()
+    guardian.suspend()
+    agent.kill()
+    wait_for_exit(agent)
+
+
+def wait_for_exit(process: psutil.Process) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    # A running agent collects the exit at once.
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def open_gate(run: RunDirectory, process: psutil.Process) -> None:
+    """Let a process exit, and wait for its exit."""
+    run.file("gate").open("w").close()
+    wait_for_exit(process)
+
+
+def test_exit_codes_without_an_agent_are_kept_and_processes_go_on(
+    run: RunDirectory, guardian: psutil.Process, supervisor: Supervisor
+) -> None:
+    os.mkfifo(run.file("gate"))
+    one, two = supervisor.start(forever(run), gated(run))
+    kill_agent(guardian)
+    open_gate(run, psutil.Process(two.pid))
+    guardian.resume()
+    supervisor.run_until(lambda: "gated" in supervisor.exits)
+    assert supervisor.exits == {"gated": (7, "")}
+    assert run.log("gated").read_text() == "through\n"
+    # The new agent copies the output of the process and stops it.
+    os.kill(one.pid, signal.SIGUSR1)
+    supervisor.run_until(lambda: run.log("forever").read_text() == "up\non\nstoppable\n")
+    process = ProcessId(one.pid, one.birth)
+    order = StopOrder(20.0)
+    supervisor.host.begin_stop(supervisor.loop, forever(run), process, order, {}, lambda _: None)
+    supervisor.run_until(lambda: not supervisor.host.is_stopping("forever"))
+    supervisor.run_until(lambda: "forever" in supervisor.exits)
+    assert supervisor.exits["forever"] == (5, "")
+    assert not supervisor.agents.groups
+
+
+def test_stop_that_the_killed_agent_has_begun_is_continued(
+    run: RunDirectory, guardian: psutil.Process, supervisor: Supervisor
+) -> None:
+    """The process does not receive the signal again, and is killed when its time is over."""
+    code = "import signal\nsignal.signal(15, lambda *_: print('TERM'))\nprint('up')\n"
+    stubborn = spec(run, "forever", code + "while True: signal.pause()")
+    (child,) = supervisor.start(stubborn)
+    supervisor.run_until(lambda: run.log("forever").read_text() == "up\n")
+    order = StopOrder(3.0)
+    process = ProcessId(child.pid, child.birth)
+    begin = time.monotonic()
+    supervisor.host.begin_stop(supervisor.loop, stubborn, process, order, {}, lambda _: None)
+    supervisor.run_until(lambda: run.log("forever").read_text() == "up\nTERM\n")
+    kill_agent(guardian)
+    guardian.resume()
+    supervisor.run_until(lambda: "forever" in supervisor.exits)
+    supervisor.run_until(lambda: not supervisor.host.is_stopping("forever"))
+    assert supervisor.exits == {"forever": (137, "")}
+    assert time.monotonic() - begin >= 3.0
+    assert run.log("forever").read_text() == "up\nTERM\n"
+
+
+def test_start_that_a_killed_agent_has_not_carried_out_is_carried_out(
+    run: RunDirectory, guardian: psutil.Process, supervisor: Supervisor
+) -> None:
+    os.mkfifo(run.file("gate"))
+    kill_agent(guardian)
+    guardian.resume()
+    (child,) = supervisor.start(gated(run, "late"))
+    open_gate(run, psutil.Process(child.pid))
+    supervisor.run_until(lambda: "late" in supervisor.exits)
+    assert supervisor.exits == {"late": (7, "")}
+
+
+def test_start_that_a_killed_agent_has_not_reported_is_not_repeated(
+    run: RunDirectory, guardian: psutil.Process, supervisor: Supervisor, server: socket.socket
+) -> None:
+    code = "import os\nopen(f'pid-{os.getpid()}', 'w').close()\nimport signal\nsignal.pause()"
+    late = spec(run, "late", code)
+    channel = supervisor.agent.channel
+    channel.send({"order": "start", "specs": [late.to_dict()]})
+    supervisor.run_until(lambda: bool(list(run.path.glob("pid-*"))))
+    kill_agent(guardian)
+    # The report is lost.
+    channel.close()
+    guardian.resume()
+    new = Channel(server.accept()[0])
+    hello = receive_hello(new, TOKEN)
+    assert hello is not None
+    assert hello["replaces"]
+    new.send({"order": "prepare", "env": {RUN_ID_VARIABLE: RUN_ID}})
+    execution = {"spec": late.to_dict(), "pid": None, "birth": None, "ended": 0.0}
+    new.send({"order": "adopt", "processes": [execution], "groups": [], "start": ["late"]})
+    new.send({"order": "stray_owners", "leaders": {}, "number": 1})
+    messages: list[Message] = []
+    while not any(item["event"] == "answer" for item in messages):
+        messages += new.receive()
+    started = [item["pid"] for item in messages if item["event"] == "started"]
+    assert [f"pid-{pid}" for pid in started] == [path.name for path in run.path.glob("pid-*")]
+    new.close()
+
+
+def test_agent_that_is_killed_with_its_supervisor_finds_its_processes(
+    run: RunDirectory, guardian: psutil.Process, supervisor: Supervisor
+) -> None:
+    os.mkfifo(run.file("gate"))
+    one, two = supervisor.start(forever(run), gated(run))
+    kill_agent(guardian)
+    open_gate(run, psutil.Process(two.pid))
+    guardian.resume()
+    supervisor.be_replaced()
+    tracks = {
+        child.name: Track(state=State.RUNNING, pid=child.pid, birth=child.birth)
+        for child in (one, two)
+    }
+    specs = [forever(run), gated(run)]
+    adopted = supervisor.children.adopt([*specs, gated(run, "late")], {**tracks, "late": Track()})
+    assert [(child.name, child.pid) for child in adopted] == [
+        ("forever", one.pid),
+        ("gated", two.pid),
+    ]
+    supervisor.run_until(lambda: bool(supervisor.exits))
+    assert supervisor.exits == {"gated": (7, "")}
+
+
+def test_orders_wait_for_the_new_agent(
+    run: RunDirectory, guardian: psutil.Process, supervisor: Supervisor
+) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as other:
+        port = other.getsockname()[1]
+    assert supervisor.agent.answer(supervisor.agent.ask("reserve", port=port)) is None
+    kill_agent(guardian)
+    number = supervisor.agent.ask("avoid", port=port)
+    guardian.resume()
+    assert supervisor.agent.answer(number) is False
+    # The port is still leased.
+    reason = supervisor.agent.answer(supervisor.agent.ask("reserve", port=port))
+    assert reason == "is reserved by another running experiment"
+    supervisor.agent.order("release", port=port)
+    assert supervisor.agent.answer(supervisor.agent.ask("reserve", port=port)) is None
+
+
+def test_processes_of_a_node_without_agent_and_guardian_are_lost(
+    run: RunDirectory,
+    guardian: psutil.Process,
+    supervisor: Supervisor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote_children, "RETURN_SECONDS", 0.2)
+    (child,) = supervisor.start(forever(run))
+    kill_agent(guardian)
+    guardian.kill()
+    supervisor.run_until(lambda: bool(supervisor.exits))
+    os.kill(child.pid, signal.SIGKILL)
+    assert supervisor.exits == {"forever": (None, "node n1 or its agent has failed")}
+    (refused,) = [found for _, found in supervisor.children.start([forever(run)], {})]
+    assert isinstance(refused, StartRefused)
+    assert run.file("lost-agents").read_text() == "0\n"
+
+
+def test_agent_exits_with_its_supervisor(
+    run: RunDirectory, guardian: psutil.Process, supervisor: Supervisor
+) -> None:
+    """After an agent was replaced, too."""
+    (child,) = supervisor.start(forever(run))
+    kill_agent(guardian)
+    guardian.resume()
+    killed = supervisor.agent.channel
+    supervisor.run_until(lambda: supervisor.agent.channel is not killed)
+    supervisor.agent.order("finish")
+    supervisor.agent.channel.close()
+    assert guardian.wait(TIMEOUT_SECONDS) == 0
+    assert not psutil.pid_exists(child.pid)

@@ -52,7 +52,8 @@ class TestKube(Scenarios):
         terminal.expect(f"interrupted: ending the launch of {name}")
         assert terminal.finish() == 130
         assert terminal.text.endswith("symphony: interrupted\n")
-        assert name not in [status["name"] for status in cli.json("ls")]
+        # A Pod that already had a node remains until the node's kubelet has ended it.
+        wait_until(lambda: name not in [status["name"] for status in cli.json("ls")])
 
     def test_advice_names_options_of_the_command_line(self, cli, kube_session):
         """The message has ``--namespace``, the error of the library has ``namespace=``."""

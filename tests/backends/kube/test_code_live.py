@@ -16,6 +16,8 @@ from symphony_kube.render.file_objects import code_volumes
 from symphony_kube.render.file_objects.code_volumes import mounted_code
 from symphony_kube.state.control_state import decode_manifest
 
+from .conftest import wait_until
+
 PROGRAM = """
 import os, pathlib, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -69,7 +71,8 @@ def test_an_interrupted_transfer_leaves_no_code_that_starts(
         cluster.wait("sent", until="ready", timeout=60)
         found = cluster.exec_command("sent", "p", ["sh", "-c", "ls -A /symphony/code"])
         assert found.stdout.split() == ["data.bin", "main.py"]
-        assert f"{DATA_BYTES} /symphony/code" in cluster.get_log("sent", "p")
+        # A process without a readiness test is ready as soon as its container runs.
+        wait_until(lambda: f"{DATA_BYTES} /symphony/code" in cluster.get_log("sent", "p"))
     finally:
         cluster.delete("sent")
 

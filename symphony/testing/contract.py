@@ -678,12 +678,13 @@ class BackendContract:
 
     # --- start order and readiness ---
 
-    def test_a_process_starts_after_another_is_ready_and_connects_to_it(
+    def test_a_process_starts_after_another_is_ready_and_reaches_its_ports(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
-        self.add(experiment, "client", programs.CLIENT).connects("echo").starts_after("server")
+        first = self.add(experiment, "client", programs.CLIENT, env={"HOST_OF": "CONTROL"})
+        first.connects(["control", "echo"]).starts_after("server")
         server = self.add(experiment, "server", programs.SERVER)
-        server.binds("echo").ready(log="^listening", timeout=self.timeout)
+        server.binds(["control", "echo"]).ready(log="^listening", timeout=self.timeout)
         cluster.launch(experiment)
         status = cluster.wait("contract", timeout=self.timeout)
         client, server_status = status.processes

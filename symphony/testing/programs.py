@@ -39,9 +39,11 @@ for _ in range(int(os.environ.get("CLIENTS", "1"))):
     connection.close()
 """
 
+# Connects to the host of the service ECHO, or of another service of the server.
 CLIENT = """
 import os, socket, time
-address = os.environ["SYMPH_ECHO_HOST"], int(os.environ["SYMPH_ECHO_PORT"])
+host = os.environ.get("HOST_OF", "ECHO")
+address = os.environ[f"SYMPH_{host}_HOST"], int(os.environ["SYMPH_ECHO_PORT"])
 while True:
     try:
         connection = socket.create_connection(address, timeout=5)

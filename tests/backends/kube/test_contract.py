@@ -66,7 +66,7 @@ PART_OF_OTHER_TESTS = {
     "test_a_command_runs_in_the_environment_of_a_process": "test_exec.py",
     "test_a_failed_process_is_restarted_by_its_policy": "test_states_live.py",
     "test_a_failure_restarts_the_experiment_and_then_stops_it": "test_supervisor.py",
-    "test_a_process_starts_after_another_is_ready_and_connects_to_it": "test_start_order.py",
+    "test_a_process_starts_after_another_is_ready_and_reaches_its_ports": "test_start_order.py",
     "test_a_process_whose_start_condition_cannot_be_met_has_failed": "test_start_order.py",
     "test_an_experiment_ends_with_a_process": "test_supervisor.py",
     "test_an_exposed_service_has_an_external_address": "test_forward.py",

@@ -16,13 +16,19 @@ def render_services(units: tuple[PlannedUnit, ...], context: RenderContext) -> l
             unit_of[process.name] = unit.name
     # A service that is declared on a group belongs to the group itself.
     unit_of.update({unit.name: unit.name for unit in units})
+    endpoints = context.plan.addresses.endpoints
+    endpoints_of: dict[str, list[Endpoint]] = {}
+    for endpoint in endpoints:
+        endpoints_of.setdefault(endpoint.owner, []).append(endpoint)
     return [
-        _service(endpoint, unit_of[endpoint.owner], context)
-        for endpoint in context.plan.addresses.endpoints
+        _service(endpoint, endpoints_of[endpoint.owner], unit_of[endpoint.owner], context)
+        for endpoint in endpoints
     ]
 
 
-def _service(endpoint: Endpoint, unit: str, context: RenderContext) -> Object:
+def _service(
+    endpoint: Endpoint, endpoints_of_owner: list[Endpoint], unit: str, context: RenderContext
+) -> Object:
     labels = {**context.labels(unit), SERVICE: endpoint.service}
     service_type = "ClusterIP"
     if endpoint.exposed and context.options.expose != "none":
@@ -34,6 +40,12 @@ def _service(endpoint: Endpoint, unit: str, context: RenderContext) -> Object:
         # the address of another Service.
         selector = {EXPERIMENT: context.plan.experiment, RANK_OF: endpoint.master_of}
         address = {"clusterIP": "None"}
+    # As on a single machine, all services of a process can be reached at one host. Some programs
+    # give others one host and several ports. From outside the cluster, only the exposed port can be
+    # reached.
+    reachable = [endpoint]
+    if service_type == "ClusterIP" and endpoint.master_of is None:
+        reachable += [other for other in endpoints_of_owner if other is not endpoint]
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -43,7 +55,8 @@ def _service(endpoint: Endpoint, unit: str, context: RenderContext) -> Object:
             **address,
             "selector": selector,
             "ports": [
-                {"name": endpoint.service, "port": endpoint.port, "targetPort": endpoint.port}
+                {"name": each.service, "port": each.port, "targetPort": each.port}
+                for each in reachable
             ],
             # A process can be reached before it is ready, as on a single machine. Readiness
             # determines only the start order, and some processes become ready only after other

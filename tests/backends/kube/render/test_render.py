@@ -268,6 +268,23 @@ def test_services_of_bound_and_exposed_services(expose: Any, kind: str) -> None:
     assert all(item["spec"]["publishNotReadyAddresses"] for item in services)
 
 
+@pytest.mark.parametrize(
+    ("expose", "of_outer"), [("LoadBalancer", ["outer"]), ("none", ["outer", "inner", "both"])]
+)
+def test_all_ports_of_a_process_are_reached_at_each_service_but_not_from_outside(
+    expose: Any, of_outer: list[str]
+) -> None:
+    exp, process = one()
+    process.binds({"inner": 7001, "both": 7002}).exposes({"outer": 80})
+    exp.new_process("other", command="c").binds("alone")
+    services = by_kind(rendered(exp, RenderOptions(image=IMAGE, expose=expose)))["Service"]
+    ports = {item["metadata"]["name"]: item["spec"]["ports"] for item in services}
+    assert [port["port"] for port in ports["both"]] == [7002, 7001, 80]
+    assert [port["targetPort"] for port in ports["both"]] == [7002, 7001, 80]
+    assert [port["name"] for port in ports["outer"]] == of_outer
+    assert [port["name"] for port in ports["alone"]] == ["alone"]
+
+
 # --- jobs ---
 
 

@@ -4,7 +4,13 @@ import pytest
 
 from symphony.errors import LaunchFailed
 from symphony.status import State
-from tests.backends.kube.conftest import FOREVER, managed_objects, python, unschedulable
+from tests.backends.kube.conftest import (
+    FOREVER,
+    managed_objects,
+    python,
+    unschedulable,
+    wait_until,
+)
 from tests.backends.kube.held import HELD, release
 
 SERVE = f"""
@@ -12,16 +18,30 @@ import os, socket
 server = socket.create_server(("", int(os.environ["SYMPH_WEB_PORT"])))
 {FOREVER}
 """
+# Connects to the port of one service at the host of another service of the same process.
+CONNECT = f"""
+import os, socket, time
+address = os.environ["SYMPH_CONTROL_HOST"], int(os.environ["SYMPH_WEB_PORT"])
+while True:
+    try:
+        socket.create_connection(address, timeout=5).close()
+        break
+    except OSError:
+        time.sleep(0.05)
+print("connected", flush=True)
+{FOREVER}
+"""
 
 
 def test_launch_waits_for_each_condition(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
-    python(exp, "server", HELD + SERVE).binds("web").ready(tcp="web")
+    python(exp, "server", HELD + SERVE).binds(["control", "web"]).ready(tcp="web")
     # The search of the first line is abandoned.
     logger = f"print('a' * 40 + '!', flush=True); {HELD}print('go'); {FOREVER}"
     python(exp, "logger", logger).ready(log="^((a+)+|go)$")
     python(exp, "short", HELD)
-    python(exp, "after-ready", FOREVER).starts_after("server").starts_after("logger")
+    after_ready = python(exp, "after-ready", CONNECT).connects(["control", "web"])
+    after_ready.starts_after("server").starts_after("logger")
     python(exp, "after-end", FOREVER).starts_after("short", "succeeded")
     python(exp, "after-start", FOREVER).starts_after("after-end", "started")
     seen = []
@@ -59,6 +79,7 @@ def test_launch_waits_for_each_condition(kube_cluster, shared, name):
         "finishedAt"
     ]
     assert pods[f"{name}-after-end"]["metadata"]["creationTimestamp"] >= ended
+    wait_until(lambda: shared.get_log(name, "after-ready") == "connected\n")
     shared.delete(name)
 
 

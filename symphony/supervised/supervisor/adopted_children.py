@@ -97,7 +97,8 @@ class AdoptedChildren:
             if child.pidfd is not None:
                 os.close(child.pidfd)
                 child.pidfd = None
-            self._loop.post(lambda: self._report(child))
+            code = self._exit_code(child)
+            self._output.drain(child.name, lambda: self._report(child, code))
 
     def _poll(self, child: AdoptedChild) -> None:
         """Report the exit of a process for which no pidfd is available."""

@@ -24,6 +24,7 @@ from symphony.supervised.processes.identity import RUN_ID_VARIABLE, ProcessId
 from symphony.supervised.processes.membership import RunProcesses
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.supervisor.capture import copy_output
 from symphony.supervised.supervisor.children import Child, StartRefused
 from symphony.supervised.supervisor.event_loop import EventLoop
 from symphony.supervised.supervisor.execution.stopper import StopOrder
@@ -198,6 +199,8 @@ def test_exit_codes_without_an_agent_are_kept_and_processes_go_on(
 ) -> None:
     os.mkfifo(run.file("gate"))
     one, two = supervisor.start(forever(run), gated(run))
+    # What a process has written is lost if it exits before any other program has its pipe.
+    supervisor.run_until(lambda: run.log("forever").read_text() == "up\n")
     kill_agent(guardian)
     open_gate(run, psutil.Process(two.pid))
     guardian.resume()
@@ -214,6 +217,27 @@ def test_exit_codes_without_an_agent_are_kept_and_processes_go_on(
     supervisor.run_until(lambda: "forever" in supervisor.exits)
     assert supervisor.exits["forever"] == (5, "")
     assert not supervisor.agents.groups
+
+
+def test_exit_without_an_agent_is_reported_when_the_output_is_in_the_log(
+    run: RunDirectory, guardian: psutil.Process, supervisor: Supervisor
+) -> None:
+    os.mkfifo(run.file("gate"))
+    _, child = supervisor.start(forever(run), gated(run))
+    # From now on, the program that copies the output can be found by the next agent.
+    supervisor.run_until(lambda: run.log("forever").read_text() == "up\n")
+    (copier,) = [
+        process
+        for process in guardian.children(recursive=True)
+        if copy_output.__file__ in process.cmdline()
+    ]
+    copier.suspend()
+    kill_agent(guardian)
+    open_gate(run, psutil.Process(child.pid))
+    guardian.resume()
+    supervisor.run_until(lambda: "gated" in supervisor.exits)
+    assert run.log("gated").read_text() == "through\n"
+    assert supervisor.exits == {"gated": (7, "")}
 
 
 def test_stop_that_the_killed_agent_has_begun_is_continued(

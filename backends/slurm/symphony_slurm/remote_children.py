@@ -95,7 +95,7 @@ class Agent:
         return agent
 
     def replace(self, channel: Channel) -> None:
-        """Use the connection of a new agent. What the killed one has sent remains pending."""
+        """Use the connection of a new agent. The messages of the killed one remain pending."""
         with contextlib.suppress(ChannelClosed):
             while self.channel.is_open and self.channel.wait(_DRAIN_SECONDS):
                 self.channel.pending.extend(self.channel.receive())
@@ -203,7 +203,7 @@ class Agents:
         self.all = sorted(agents, key=lambda agent: agent.rank)
         self.returns = returns
         self._slots = dict(slots)
-        # What each new agent receives.
+        # The variables and limits that each new agent receives.
         self.env: dict[str, str] | None = None
         self.limits: dict[str, int] = {}
         # The note of the supervisor, which shows what the agents report.
@@ -548,7 +548,7 @@ class RemoteChildren:
 
     def _adoption(self, agent: Agent) -> Message:
         """Return the order to take over the processes of an agent that was killed."""
-        # What it has reported, and this supervisor has not handled yet.
+        # The exits and starts that it has reported, and this supervisor has not handled yet.
         exited = {item["pid"] for item in agent.channel.pending if item["event"] == "exited"}
         answered = {
             item["name"]: item

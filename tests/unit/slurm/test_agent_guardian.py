@@ -42,7 +42,7 @@ def raise_error(exc: Exception) -> None:
 
 
 class Supervisor:
-    """What a supervisor knows of the processes of the node ``n1``."""
+    """A supervisor of processes on the node ``n1``, without decisions."""
 
     def __init__(self, run: RunDirectory, server: socket.socket) -> None:
         self._run = run
@@ -199,7 +199,7 @@ def test_exit_codes_without_an_agent_are_kept_and_processes_go_on(
 ) -> None:
     os.mkfifo(run.file("gate"))
     one, two = supervisor.start(forever(run), gated(run))
-    # What a process has written is lost if it exits before any other program has its pipe.
+    # The output of a process is lost if it exits before any other program has its pipe.
     supervisor.run_until(lambda: run.log("forever").read_text() == "up\n")
     kill_agent(guardian)
     open_gate(run, psutil.Process(two.pid))

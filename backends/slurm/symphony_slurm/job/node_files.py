@@ -1,4 +1,4 @@
-"""What an agent leaves to the agent that replaces it if it is killed.
+"""The files that a killed agent leaves to the agent that replaces it.
 
 The files are in the memory of the node, and exist as long as the agent or its guardian. A directory
 that several machines share would not do: their locks and their free space are not reliable.

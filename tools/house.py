@@ -34,8 +34,8 @@ COMMON_NAMES = {
     "__main__",
 }
 CLUSTER = "Cluster"
-# `Backend`, and the class from which it derives. The methods of its object `access`, which are
-# optional, do not count.
+# `Backend`, and the class from which it derives. The methods of its objects `recorded_runs` and
+# `access`, which are optional, do not count.
 BACKEND_PACKAGE = "symphony.cluster.backend"
 BACKEND_CLASSES = {"Inspection", "Backend"}
 MAX_USES = 2
@@ -315,7 +315,7 @@ FIGURES = (
     ),
     Figure("methods of Cluster that backends override", find_overrides, 0, 0),
     Figure("comprehensions that nest or choose", find_dense_comprehensions, 0, 0),
-    Figure("methods of Backend", find_backend_methods, 20, 22),
+    Figure("methods of Backend", find_backend_methods, 20, 20),
     Figure("lines above 100 characters", find_long_lines, 50, 50),
 )
 

@@ -649,7 +649,8 @@ class Cluster(CheckedAttributes):
         from symphony.cluster.described import described_experiment
 
         described = described_experiment(self._launch_record(experiment))
-        for run in self.implementation.list_runs(experiment):
+        run = self.implementation.recorded_runs.find(experiment)
+        if run is not None:
             described.recorded_code = read_archives(run.path)
         return described
 
@@ -713,7 +714,8 @@ class Cluster(CheckedAttributes):
         record = None if content is None else parse_json(content)
         if record is not None:
             return record
-        for run in backend.list_runs(experiment):
+        run = backend.recorded_runs.find(experiment)
+        if run is not None:
             raise BackendError(
                 f"the record of experiment {experiment!r} cannot be read "
                 f"({run.path / RECORD_FILE} is missing or damaged); launch it again"
@@ -873,7 +875,7 @@ class Cluster(CheckedAttributes):
 
         See `symphony.archive`.
         """
-        return self.implementation.list_runs()
+        return self.implementation.recorded_runs.list_all()
 
     def _retention(self) -> Retention:
         """Return which archived runs to keep, according to the configuration."""
@@ -890,7 +892,7 @@ class Cluster(CheckedAttributes):
         import copy
 
         reader = copy.copy(self)
-        vars(reader)["implementation"] = self.implementation.at_run(run)
+        vars(reader)["implementation"] = self.implementation.recorded_runs.at_run(run)
         return reader
 
     def usage_of_run(self, run: Run) -> RecordedUsage:
@@ -921,7 +923,7 @@ class Cluster(CheckedAttributes):
         experiments to why they could not be started, or ``""``. Experiments that do not run on this
         machine are not interrupted.
         """
-        return dict(self.implementation.resume(dry_run=dry_run))
+        return dict(self.implementation.recorded_runs.resume(dry_run=dry_run))
 
     def list_experiments(self) -> list[str]:
         """Return the sorted names of the experiments that symphony launched on this cluster."""

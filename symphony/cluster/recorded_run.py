@@ -15,7 +15,7 @@ from symphony.archive.run_record import (
     read_files,
     read_json,
 )
-from symphony.cluster.backend import Backend, LaunchRequest, Selection, WaitGoal
+from symphony.cluster.backend import Backend, LaunchRequest, RecordedRuns, Selection, WaitGoal
 from symphony.cluster.cluster import Manifest, OnChange
 from symphony.errors import BackendError, Unsupported
 from symphony.status import ExperimentStatus, ProcessStatus
@@ -25,6 +25,19 @@ if TYPE_CHECKING:
     from symphony.log_blocks import LogBlock
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
+
+
+class _OneRun(RecordedRuns):
+    """Recorded runs among which ``run`` is the one of the experiment."""
+
+    def __init__(self, backend: RecordBackend, run: Run) -> None:
+        super().__init__(backend)
+        self._run = run
+
+    def find(self, experiment: str) -> Run:
+        """Return the run."""
+        del experiment
+        return self._run
 
 
 class RecordBackend(Backend[Manifest]):
@@ -50,9 +63,10 @@ class RecordBackend(Backend[Manifest]):
             self._run.load_record()
         return read_files(self._run.path, pattern)
 
-    def list_runs(self, experiment: str | None = None) -> list[Run]:
-        """Return the run."""
-        return super().list_runs() if experiment is None else [self._run]
+    @property
+    def recorded_runs(self) -> RecordedRuns:
+        """The object that finds the run."""
+        return _OneRun(self, self._run)
 
     def observe(self, experiment: str) -> ExperimentStatus:
         """Return the last status before the experiment was deleted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from symphony.cluster import Manifest
@@ -13,18 +13,16 @@ from symphony.cluster.backend import (
     ChangeRequest,
     LaunchRequest,
     ProcessRequest,
+    RecordedRuns,
 )
 from symphony.errors import BackendError
 from symphony.status import ENDED, ExperimentStatus
 from symphony.supervised.host_inspection import HostInspection
 from symphony.supervised.host_runs import HostRuns, unobserved_host
-from symphony.supervised.record import directory
 from symphony.supervised.record.directory import RunDirectory
-from symphony.support.data_classes import replace
 
 # Modules that only some commands need are imported inside functions.
 if TYPE_CHECKING:
-    from symphony.archive.archive import Run
     from symphony.plan.changes import Changes
     from symphony.supervised.host_change import HostChange
     from symphony.supervised.host_deletion import HostDeletion
@@ -94,19 +92,6 @@ class HostBackend(HostInspection):
             return self.planner.manifest(request.experiment, request.defaults)
         return self.launcher.launch(request)
 
-    def at_run(self, run: Run) -> HostBackend:
-        """Return a backend that reads the directory of ``run``."""
-        return self.with_options(replace(self.options, run_path=run.path))
-
-    def resume(self, *, dry_run: bool) -> Mapping[str, str]:
-        """Start new supervisors for interrupted experiments."""
-        from symphony.supervised.user_requests.resume import resume_runs
-
-        if not self.resumes_after_reboot:
-            return {}
-        found = directory.find_all(self.runs.root)
-        return resume_runs(found, self.runs.children, dry_run=dry_run)
-
     # --- ending ---
 
     def stop_for_good(self, experiment: str, *, at_once: bool) -> None:
@@ -153,7 +138,14 @@ class HostBackend(HostInspection):
             waits = request.kind == "start"
             self.runs.send(run, values, timeout=request.timeout, waits=waits)
 
-    # --- using ---
+    # --- runs and processes ---
+
+    @property
+    def recorded_runs(self) -> RecordedRuns:
+        """The object that finds, reads and continues runs by their directories."""
+        from symphony.supervised.host_recorded_runs import HostRecordedRuns
+
+        return HostRecordedRuns(self)
 
     @property
     def access(self) -> Access:

@@ -14,13 +14,11 @@ from symphony.cluster.backend import (
 )
 from symphony.errors import Unsupported
 from symphony.status import ExperimentStatus, ProcessStatus
-from symphony.supervised.record import directory
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.event_file import EventReader
 
 # Modules that only some commands need are imported inside functions.
 if TYPE_CHECKING:
-    from symphony.archive.archive import Run
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.plan.topology import Topology
@@ -92,19 +90,6 @@ class HostInspection(Backend[Manifest]):
         from symphony.archive.run_record import read_files
 
         return read_files(self.runs.find(experiment).path, pattern)
-
-    def list_runs(self, experiment: str | None = None) -> list[Run]:
-        """Return the recorded runs, including those whose experiments still exist."""
-        from symphony.archive import archive
-
-        if experiment is not None:
-            return [archive.load(self.runs.find(experiment).path)]
-        archives = {archive.archive_directory(), directory.archive_directory(self.runs.root)}
-        roots = [*directory.all_roots(self.runs.root), archive.active_directory()]
-        found = archive.find_active(roots)
-        for each in archives:
-            found += archive.find_archived(each)
-        return archive.newest_first(found)
 
     def events(
         self, experiment: str, names: Collection[str] | None, *, follow: bool

@@ -267,6 +267,7 @@ OTHER_NAMES = {
     "symphony.cluster.backend.NamedProcess",
     "symphony.cluster.backend.Place",
     "symphony.cluster.backend.ProcessRequest",
+    "symphony.cluster.backend.RecordedRuns",
     "symphony.cluster.backend.Selection",
     "symphony.cluster.backend.WaitGoal",
     "symphony.cluster.backend.Watch",

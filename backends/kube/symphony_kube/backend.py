@@ -9,7 +9,13 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from symphony.cluster.backend import Access, ChangeRequest, LaunchRequest, ProcessRequest
+from symphony.cluster.backend import (
+    Access,
+    ChangeRequest,
+    LaunchRequest,
+    ProcessRequest,
+    RecordedRuns,
+)
 from symphony.cluster.cluster import Manifest
 from symphony_kube.kube_inspection import KubeInspection
 
@@ -67,7 +73,7 @@ class KubeBackend(KubeInspection):
         from symphony_kube.lifecycle import delete
 
         delete.delete(
-            self._target(experiment),
+            self.target(experiment),
             jobs_only=self.options.launch.rendering.jobs_only,
             keeping=self.launcher.keeping_record(purge=purge),
             in_order=in_order,
@@ -91,7 +97,7 @@ class KubeBackend(KubeInspection):
         from symphony_kube import client_requests
         from symphony_kube.user_requests.send_signal import send_signal
 
-        target, processes = self._target(experiment), request.processes
+        target, processes = self.target(experiment), request.processes
         if request.kind == "signal":
             return send_signal(target, processes, request.signal, force=request.force)
         grace, timeout = request.grace, request.timeout
@@ -108,11 +114,18 @@ class KubeBackend(KubeInspection):
                 return client_requests.start(target, processes, timeout=timeout)
             return client_requests.restart(target, processes, grace=grace, timeout=timeout)
 
-    # --- using ---
+    # --- runs and processes ---
+
+    @property
+    def recorded_runs(self) -> RecordedRuns:
+        """The object that finds and reads runs by their records and objects."""
+        from symphony_kube.kube_recorded_runs import KubeRecordedRuns
+
+        return KubeRecordedRuns(self)
 
     @property
     def access(self) -> Access:
         """The object that reaches the containers of processes."""
         from symphony_kube.access.kube_access import KubeAccess
 
-        return KubeAccess(self, self._target)
+        return KubeAccess(self, self.target)

@@ -8,13 +8,12 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.cluster.backend import Backend, Inspection, Selection, WaitGoal, Watch, wait_for_poll
+from symphony.cluster.backend import Backend, Selection, WaitGoal, Watch, wait_for_poll
 from symphony.cluster.cluster import Manifest
 from symphony.errors import NotFound
 from symphony_kube.api.kube_experiment import KubeExperiment
 
 if TYPE_CHECKING:
-    from symphony.archive.archive import Run
     from symphony.cluster import OnChange, WatchedStatuses
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
@@ -44,14 +43,15 @@ class KubeInspection(Backend[Manifest]):
         """The client for the API server."""
         return self.options.connection.api
 
-    def _target(self, experiment: str) -> KubeExperiment:
+    def target(self, experiment: str) -> KubeExperiment:
+        """Return an experiment with its client."""
         return KubeExperiment(self.api, self.options.scopes.of(experiment))
 
     def ensure_supervisor(self, experiment: str) -> None:
         """Start the supervisor that runs on this machine again, if it was killed."""
         from symphony_kube.lifecycle.supervisor import detached
 
-        detached.ensure_running(detached.directory_of(self._target(experiment)))
+        detached.ensure_running(detached.directory_of(self.target(experiment)))
 
     def names(self) -> Collection[str]:
         """Return the names of the experiments in the shared namespace.
@@ -75,7 +75,7 @@ class KubeInspection(Backend[Manifest]):
         from symphony_kube.api.background import Background
         from symphony_kube.status.list_objects import list_pods
 
-        target = self._target(experiment)
+        target = self.target(experiment)
         pods_request = Background(functools.partial(list_pods, target))
         # Import the modules that evaluate the Pods while the API server lists them, because both
         # take time.
@@ -99,7 +99,7 @@ class KubeInspection(Backend[Manifest]):
 
         namespace = self.options.scopes.namespace
         if experiment is not None:
-            watch = statuses.watch_experiment(self._target(experiment))
+            watch = statuses.watch_experiment(self.target(experiment))
         elif follow:
             watch = statuses.watch_experiments(self.api, namespace=namespace)
         else:
@@ -130,7 +130,7 @@ class KubeInspection(Backend[Manifest]):
 
         self.ensure_supervisor(experiment)
         return wait.wait(
-            self._target(experiment),
+            self.target(experiment),
             timeout=goal.timeout,
             on_change=on_change,
             until=goal.until,
@@ -146,30 +146,12 @@ class KubeInspection(Backend[Manifest]):
         if pattern == RECORD_FILE:
             from symphony_kube.changes import apply_changes
 
-            record = apply_changes.read_description(self._target(experiment)).record
+            record = apply_changes.read_description(self.target(experiment)).record
             return {RECORD_FILE: json.dumps(record).encode()}
         if pattern == USAGE_FILE and self.options.run is None:
             # An experiment without recorded use is no error, but it must exist.
             self.observe(experiment)
-        return read_files(self._target(experiment), pattern)
-
-    def list_runs(self, experiment: str | None = None) -> list[Run]:
-        """Return the records of runs on this machine."""
-        from symphony_kube.archive.recording import find_record
-
-        if experiment is None:
-            return super().list_runs()
-        return find_record(self._target(experiment))
-
-    def at_run(self, run: Run) -> Inspection:
-        """Return a backend that reads the record of a run, or the objects of an active run."""
-        from symphony.cluster.recorded_run import RecordBackend
-        from symphony_kube.archive.recording import run_id_of
-
-        if run.is_archived:
-            return RecordBackend(run)
-        scopes = self.options.scopes._replace(run=run_id_of(run))
-        return type(self)(self.options._replace(run=run, scopes=scopes))
+        return read_files(self.target(experiment), pattern)
 
     def events(
         self, experiment: str, names: Collection[str] | None, *, follow: bool
@@ -178,20 +160,20 @@ class KubeInspection(Backend[Manifest]):
         from symphony_kube.watch import experiment_events
 
         self.ensure_supervisor(experiment)
-        target = self._target(experiment)
+        target = self.target(experiment)
         return experiment_events.iter_events(target, names, follow=follow)
 
     def details(self, experiment: str, process: ProcessStatus) -> ProcessDetails:
         """Return the details of a process, based on its Pod and the Pod's events."""
         from symphony_kube.status import details
 
-        return details.describe_in_detail(self._target(experiment), process)
+        return details.describe_in_detail(self.target(experiment), process)
 
     def topology(self, experiment: str) -> Topology:
         """Return the topology of a running experiment, based on its Pods and Services."""
         from symphony_kube.status import topology
 
-        return topology.describe_topology(self._target(experiment))
+        return topology.describe_topology(self.target(experiment))
 
     def external_addresses(
         self, experiment: str, service: str | None = None
@@ -202,7 +184,7 @@ class KubeInspection(Backend[Manifest]):
         """
         from symphony_kube.access import external_services
 
-        target = self._target(experiment)
+        target = self.target(experiment)
         if service is not None:
             return {service: external_services.external_address(target, service)}
         return external_services.exposed_services(target)
@@ -214,7 +196,7 @@ class KubeInspection(Backend[Manifest]):
         from symphony_kube.status.metrics_server import read_metrics
 
         # A cluster without metrics is reported before the iteration.
-        read_metrics(self._target(experiment))
+        read_metrics(self.target(experiment))
         return self._followed_usage(experiment, names, interval)
 
     def _followed_usage(
@@ -225,7 +207,7 @@ class KubeInspection(Backend[Manifest]):
         from symphony_kube.status.metrics_server import follow_usage
 
         with watch_experiment(self, experiment) as read:
-            for usage in follow_usage(self._target(experiment), read, interval):
+            for usage in follow_usage(self.target(experiment), read, interval):
                 yield select_usage(usage, names)
 
     def output(self, experiment: str, selection: Selection) -> Iterator[LogBlock | ExperimentEvent]:
@@ -235,7 +217,7 @@ class KubeInspection(Backend[Manifest]):
 
         if selection.as_written:
             return self._read_log(experiment, selection)
-        target = self._target(experiment)
+        target = self.target(experiment)
         since, tail = self._start_time(selection.given_since), selection.tail
         if selection.follow and selection.events:
             return read.follow_output(target, selection.processes, since=since, tail=tail)
@@ -255,7 +237,7 @@ class KubeInspection(Backend[Manifest]):
 
         (name,) = selection.names
         text = read.read_log(
-            self._target(experiment),
+            self.target(experiment),
             name,
             since=self._start_time(selection.given_since),
             tail=selection.tail,
@@ -275,4 +257,4 @@ class KubeInspection(Backend[Manifest]):
 
         if names is not None:
             return {}
-        return dict.fromkeys(find_pod.removed_processes(self._target(experiment)), 0)
+        return dict.fromkeys(find_pod.removed_processes(self.target(experiment)), 0)

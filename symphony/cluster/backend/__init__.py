@@ -26,6 +26,7 @@ from symphony.cluster.backend.process_access import (
     NamedProcess,
     Place,
 )
+from symphony.cluster.backend.recorded_runs import RecordedRuns
 from symphony.cluster.matching import check_not_running, unsupported
 from symphony.support.data_classes import dataclass
 
@@ -148,8 +149,9 @@ class Backend(Inspection, Generic[ManifestT]):
     are optional: by default, they raise `Unsupported`, or do what their documentation says. `watch`
     follows from `observe`, but some platforms report changes. `wait` can end early or explain a
     delay. With ``dry_run``, a method changes nothing. The methods that read experiments are in
-    `Inspection`, and those that reach processes in the object `access`. A backend declares in
-    `symphony.hookspecs.BackendInfo` which capabilities it has.
+    `Inspection`, those for past runs in the object `recorded_runs`, and those that reach processes
+    in the object `access`. A backend declares in `symphony.hookspecs.BackendInfo` which
+    capabilities it has.
 
     ``name`` is the name of the backend. The names of experiments and processes are those that
     exist, and not patterns. Times are in seconds since the epoch. Every method raises
@@ -181,14 +183,6 @@ class Backend(Inspection, Generic[ManifestT]):
         which is one line.
         """
         raise unsupported(self.name, f"has no server that can check {manifest.experiment!r}")
-
-    def resume(self, *, dry_run: bool) -> Mapping[str, str]:
-        """Start the experiments again that a reboot of this machine has interrupted.
-
-        See `Cluster.resume_experiments`. By default, no experiment is interrupted.
-        """
-        del dry_run
-        return {}
 
     # --- ending ---
 
@@ -246,6 +240,7 @@ __all__ = [
     "Inspection",
     "Place",
     "ProcessRequest",
+    "RecordedRuns",
     "Selection",
     "WaitGoal",
     "Watch",

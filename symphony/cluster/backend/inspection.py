@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from symphony.cluster.backend.recorded_runs import RecordedRuns
 from symphony.cluster.matching import unsupported
 from symphony.cluster.results import WatchedStatuses
 from symphony.support.data_classes import dataclass
 
 if TYPE_CHECKING:
-    from symphony.archive.archive import Run
     from symphony.cluster.matching import Until
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
@@ -170,19 +170,10 @@ class Inspection:
         self.observe(experiment)
         return {}
 
-    def list_runs(self, experiment: str | None = None) -> list[Run]:
-        """Return the records of runs on this machine, the newest first.
-
-        With ``experiment``, return only those of the run of an existing experiment, of which there
-        is at most one. By default, the result contains the runs of all backends.
-        """
-        from symphony.archive import archive
-
-        return archive.find_all() if experiment is None else []
-
-    def at_run(self, run: Run) -> Inspection:
-        """Return a backend whose methods for reading an experiment read the record of ``run``."""
-        raise unsupported(self.name, f"keeps no records of runs, so {run.name!r} cannot be read")
+    @property
+    def recorded_runs(self) -> RecordedRuns:
+        """The object that finds, reads and continues the recorded runs of experiments."""
+        return RecordedRuns(self)
 
     def events(
         self, experiment: str, names: Collection[str] | None, *, follow: bool

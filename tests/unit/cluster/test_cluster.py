@@ -22,7 +22,7 @@ from symphony import (
     Unsupported,
 )
 from symphony.archive.archive import Run
-from symphony.cluster.backend import Backend, ChangeRequest
+from symphony.cluster.backend import Backend, ChangeRequest, RecordedRuns
 from symphony.cluster.matching import (
     experiment_exists,
     experiment_not_found,
@@ -93,12 +93,17 @@ def test_a_backend_without_records_describes_no_launch_and_has_no_recorded_usage
 
 
 def test_a_damaged_description_of_a_launch_is_named(tmp_path: Path) -> None:
+    class OneRun(RecordedRuns):
+        def find(self, experiment: str) -> Run:
+            return Run(tmp_path, {})
+
     class Damaged(PaperBackend):
         def record(self, experiment: str, pattern: str) -> Mapping[str, bytes]:
             return {pattern: b"{"}
 
-        def list_runs(self, experiment: str | None = None) -> list[Run]:
-            return [Run(tmp_path, {})]
+        @property
+        def recorded_runs(self) -> RecordedRuns:
+            return OneRun(self)
 
     cluster = PaperCluster()
     vars(cluster)["implementation"] = Damaged()

@@ -212,18 +212,19 @@ def recorded_code(experiment: KubeExperiment) -> dict[str, CodeArchive]:
     machine.
     """
     with contextlib.suppress(OSError, SymphonyError):
-        for run in find_record(experiment):
+        run = find_record(experiment)
+        if run is not None:
             return read_archives(run.path)
     return {}
 
 
-def find_record(experiment: KubeExperiment) -> list[Run]:
+def find_record(experiment: KubeExperiment) -> Run | None:
     """Return the record on this machine of the newest run in a scope, if there is one."""
     try:
-        runs = _active_runs(experiment)
+        runs = archive.newest_first(_active_runs(experiment))
     except (OSError, SymphonyError):
-        return []
-    return archive.newest_first(runs)[:1]
+        return None
+    return runs[0] if runs else None
 
 
 def recorded_usage(experiment: KubeExperiment) -> bytes:

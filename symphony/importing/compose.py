@@ -18,7 +18,7 @@ from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
 from symphony.importing.service_images import Images
 from symphony.model.document.other_formats import known_keys
-from symphony.model.document.other_formats.known_keys import translate
+from symphony.model.document.other_formats.known_keys import service_names, translate
 from symphony.model.document.other_formats.translation import Untranslatable
 from symphony.model.document.other_formats.values import flag, signal_name, words
 from symphony.model.settings.merging import deep_merged
@@ -153,6 +153,7 @@ class _Import:
         for key, value in process.given.items():
             if key not in _OWN_KEYS and not key.startswith("x-") and value is not None:
                 self._translate_key(process, key, value)
+        _rename_bound_services(process)
         given = process.given
         image = self._images.translate(
             process.where, process.name, given.get("image"), given.get("build")
@@ -385,6 +386,15 @@ class _Import:
             if known[host].profile is not None and process.profile != known[host].profile:
                 fix = "switch it on, too"
                 self._omit(f"{where}.{host}", f"{host!r} can be switched off", fix)
+
+
+def _rename_bound_services(process: Process) -> None:
+    """Give the ports of ``expose`` other names than those of ``ports``."""
+    settings = process.settings
+    if "exposes" in settings and "binds" in settings:
+        exposed, bound = settings["exposes"].values(), settings["binds"].values()
+        names = service_names(process.name, [*exposed, *bound])
+        settings["binds"] = {name: port for name, port in names.items() if port in bound}
 
 
 def _check_form(where: str, value: Any, forms: tuple[type, ...]) -> None:

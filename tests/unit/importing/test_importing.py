@@ -259,6 +259,14 @@ def test_services_of_one_experiment_can_have_one_port(tmp_path: Path) -> None:
     )
 
 
+def test_ports_and_exposed_ports_of_a_service_have_different_names(tmp_path: Path) -> None:
+    service = "expose: [3306, '80', 33060]\nports: ['1:80', 81]"
+    assert process_of(tmp_path, service) == {
+        "exposes": {"p": 80, "p-81": 81},
+        "binds": {"p": 80, "p-3306": 3306, "p-33060": 33060},
+    }
+
+
 def test_ports_can_be_parameters(tmp_path: Path) -> None:
     document = imported(
         tmp_path, "services: {p: {ports: ['${A:-80}:${A:-80}', '${B:-1}:${B:-1}', '${C:-3}:4']}}"

@@ -236,7 +236,7 @@ def _pull_policy(value: Any, _name: str) -> Translation:
 # --- services ---
 
 
-def _service_names(name: str, ports: Collection[Any]) -> dict[str, Any]:
+def service_names(name: str, ports: Collection[Any]) -> dict[str, Any]:
     """Return a service for each port. The first service has the name of the process."""
     first = suggested_name(name)
     names: dict[str, Any] = {}
@@ -276,7 +276,7 @@ def _services(name: str, ports: Collection[values.Port]) -> tuple[dict[str, Any]
         if port.protocol != "tcp"
     ]
     tcp_ports = [port.target for port in ports if port.protocol == "tcp"]
-    return _service_names(name, tcp_ports), notes
+    return service_names(name, tcp_ports), notes
 
 
 def _port_map(value: Any, _name: str) -> Translation:

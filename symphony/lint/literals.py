@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from symphony.model import Experiment, Process, ProcessGroup
     from symphony.plan.findings import Finding
 
+# A network such as 127.0.0.0/8 is not an address.
 _LOCAL_ADDRESS = re.compile(
     r"(?<![\w.:-])(?P<host>localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[::1\]|::1)"
-    r"(?![\w.-])(?::(?P<port>\d{1,5})\b)?",
+    r"(?![\w.-])(?!(?<=\d)/\d{1,3}(?![\w/.]))(?::(?P<port>\d{1,5})\b)?",
     re.IGNORECASE,
 )
 ANY_ADDRESS = "0.0.0.0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from symphony.model.document_path import DocumentPath
 
 START_DIR = "start_dir"
+# An option with its value in one word, such as --bind=localhost:80.
+_OPTION_WITH_VALUE = re.compile(r"(--?\w[\w.-]*)[=\s]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +22,8 @@ class Text:
 
     ``path`` leads to the string in the experiment document; see `symphony.model.document_path`.
     ``key`` is ``command``, ``args``, ``cmds``, ``preamble_cmds``, ``start_dir`` or ``env``.
-    ``option`` is the command-line option before an argument, the name of an environment variable,
-    or empty.
+    ``option`` is the command-line option before an argument or in it, the name of an environment
+    variable, or empty.
     """
 
     content: str
@@ -54,9 +57,10 @@ def _program(process: Process) -> Iterator[Text]:
     for key, words in (("command", process.command), ("args", process.args)):
         for index, word in enumerate(words or ()):
             path = (*process.document_path, key, index)
-            yield Text(content=word, key=key, path=path, option=option)
+            own = _OPTION_WITH_VALUE.match(word)
+            yield Text(content=word, key=key, path=path, option=own[1] if own else option)
             # The next word can be the value of this option.
-            option = word if word.startswith("-") and "=" not in word else ""
+            option = word if word.startswith("-") and own is None else ""
     for index, line in enumerate(process.cmds or ()):
         yield Text(content=line, key="cmds", path=(*process.document_path, "cmds", index))
 

@@ -239,7 +239,7 @@ def test_an_error_is_reported_if_and_only_if_the_backend_refuses(data: dict[str,
     ("word", "literal"),
     [
         ("localhost", "localhost"),
-        ("--redis=localhost:6379", "localhost:6379"),
+        ("http://localhost/1", "localhost"),
         ("tcp://127.0.0.1:5555", "127.0.0.1:5555"),
         ("127.1.2.3", "127.1.2.3"),
         ("http://[::1]:80/x", "[::1]:80"),
@@ -257,10 +257,22 @@ def test_local_addresses(word: str, literal: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["localhosts", "my-localhost", "localhost.example.org", "10.127.0.0.1", "fe80::1", ""]
+    "word",
+    [
+        *("localhosts", "my-localhost", "localhost.example.org", "10.127.0.0.1", "fe80::1", ""),
+        *("0.0.0.0/0", "10.0.0.0/8,127.0.0.0/8", "::1/128"),
+    ],
 )
 def test_other_addresses(word: str) -> None:
     assert problems_of(one(args=["run", word])) == []
+
+
+def test_an_option_and_its_value_can_be_one_word() -> None:
+    for separator in "= ":
+        exp = one(args=["--listen", f"--master-addr{separator}0.0.0.0", "0.0.0.0:80"])
+        exp.get_process("a").exposes("web")
+        (finding,) = findings_of(exp)
+        assert finding.problem.startswith("--master-addr contains 0.0.0.0, ")
 
 
 def test_a_server_may_listen_on_every_address() -> None:

@@ -11,7 +11,11 @@ from symphony.importing import service_images
 from symphony.importing.host_names import HostNames, Replaced, Service
 from symphony.importing.interpolation import escaped
 from symphony.importing.result import Imported
+from symphony.model.document.other_formats.known_keys import service_names
 from symphony.support.hidden_values import shown_value
+
+# The condition of a dependency on a program that has exited.
+_COMPLETED = "service_completed_successfully"
 
 
 @dataclass(kw_only=True)
@@ -20,7 +24,8 @@ class Process:
 
     ``host`` is the name of the service in the compose file, and ``name`` that of the process.
     ``profile`` is the parameter that switches the process on, if there is one. ``env_files``
-    contains the variables in its env files, by the path of the file.
+    contains the variables in its env files, by the path of the file. ``image_ports`` are the ports
+    of its image, which apply if the compose file contains no port of the service.
     """
 
     host: str
@@ -29,6 +34,7 @@ class Process:
     settings: dict[str, Any] = field(default_factory=dict)
     profile: str | None = None
     env_files: dict[str, dict[str, str]] = field(default_factory=dict)
+    image_ports: tuple[int, ...] = ()
 
     @property
     def where(self) -> str:
@@ -53,6 +59,17 @@ class Process:
             result[alias or host] = host
         return result
 
+    def servers(self) -> list[str]:
+        """Return the services that run while this one runs, because it depends on them."""
+        value = self.given.get("depends_on")
+        conditions = value if isinstance(value, Mapping) else dict.fromkeys(value or ())
+        names = [
+            str(name)
+            for name, item in conditions.items()
+            if not isinstance(item, Mapping) or item.get("condition") != _COMPLETED
+        ]
+        return list(dict.fromkeys([*names, *self.links().values()]))
+
     def needed(self) -> list[str]:
         """Return the services that must run first because the service uses parts of them."""
         names = list(self.links().values())
@@ -76,11 +93,10 @@ def connect(processes: Sequence[Process], imported: Imported) -> None:
     mentioned = HostNames(every).ports(text for item in processes for text in _texts(item))
     for process in processes:
         service = services[process.host]
-        port = mentioned.get(
-            process.host, service_images.PORTS.get(service_images.short_name(_image(process)))
-        )
-        if not service.ports and port is not None:
-            service.ports = {process.name: port}
+        mentioned_port = mentioned.get(process.host)
+        ports = process.image_ports if mentioned_port is None else (mentioned_port,)
+        if not service.ports:
+            service.ports = service_names(process.name, ports)
     _report_parameters(HostNames(every), imported)
     used: set[str] = set()
     for process in processes:
@@ -88,8 +104,52 @@ def connect(processes: Sequence[Process], imported: Imported) -> None:
             name: services[host] for name, host in process.links().items() if host in services
         }
         used |= _Addresses(process, HostNames(ChainMap(linked, every)), imported).replace()
+    if len(processes) > 1:
+        for process in processes:
+            used |= _assumed(process, services[process.host], used, imported)
     for process in processes:
         _bind(process, services[process.host], used)
+    _connect_to_servers(processes, imported)
+
+
+def _assumed(process: Process, service: Service, used: set[str], imported: Imported) -> set[str]:
+    """Return the services of a process whose ports are those of its image.
+
+    Programs and their configuration files can contain its name, which is a host name on Kubernetes
+    only if there is a service.
+    """
+    settings = process.settings
+    is_declared = "binds" in settings or "exposes" in settings
+    if is_declared or not service.ports.keys().isdisjoint(used):
+        return set()
+    if service_images.has_client([*settings.get("command", ()), *settings.get("args", ())]):
+        return set()
+    if service.ports:
+        ports = " and ".join(map(str, service.ports.values()))
+        problem = f"no port is given, and it binds {ports}, as is usual for its image"
+        imported.omit(process.where, problem, "correct binds if it has another port")
+    return set(service.ports)
+
+
+def _connect_to_servers(processes: Sequence[Process], imported: Imported) -> None:
+    """Let each process connect to the services of the processes on which it depends."""
+    by_host = {process.host: process for process in processes}
+    without_port: dict[str, Process] = {}
+    for process in processes:
+        for server in [by_host[host] for host in process.servers() if host in by_host]:
+            binds, exposes = server.settings.get("binds", {}), server.settings.get("exposes", {})
+            if not binds and not exposes:
+                without_port[server.host] = server
+            connects = process.settings.get("connects", [])
+            added = [name for name in binds if name not in (*exposes, *connects)]
+            if added and server.profile is None:
+                process.settings["connects"] = [*connects, *added]
+    for server in without_port.values():
+        imported.omit(
+            server.where,
+            "its port is not known, without which its name is not a host name on Kubernetes",
+            f"add binds: {{{server.name}: PORT}} if other processes connect to it",
+        )
 
 
 def _report_parameters(hosts: HostNames, imported: Imported) -> None:
@@ -121,10 +181,6 @@ def _bind(process: Process, service: Service, used: set[str]) -> None:
     for name, port in service.ports.items():
         if name in used:
             process.settings.setdefault("binds", {}).setdefault(name, port)
-
-
-def _image(process: Process) -> str:
-    return str(process.given.get("image") or "")
 
 
 def _texts(process: Process) -> list[str]:

@@ -160,6 +160,7 @@ class _Import:
         )
         if image is not None:
             process.settings["container_image"] = image
+        process.image_ports = self._images.ports(given.get("image"), given.get("build"))
         self._translate_command(process)
         self._translate_env_files(process)
         mounts.add_volumes(process.settings, process.where, given.get("volumes"))

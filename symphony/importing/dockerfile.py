@@ -1,4 +1,4 @@
-"""The entry point and the command in a Dockerfile."""
+"""The entry point, the command and the ports in a Dockerfile."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ _SHELL = ("/bin/sh", "-c")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The entry point and the command of an image, which are empty if they are not known."""
+    """The entry point, the command and the TCP ports of an image.
+
+    They are empty if they are not known.
+    """
 
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
     shell: tuple[str, ...] = _SHELL
 
 
@@ -45,6 +49,8 @@ def program(text: str, target: str = "") -> Program:
             current = replace(current, entrypoint=_words(value, current), command=command)
         elif instruction == "CMD":
             current = replace(current, command=_words(value, current))
+        elif instruction == "EXPOSE":
+            current = replace(current, ports=(*current.ports, *_ports(value)))
         elif instruction == "SHELL":
             current = replace(current, shell=_words(value, current))
         stages.update(dict.fromkeys(filter(None, names), current))
@@ -84,3 +90,9 @@ def _words(value: str, program: Program) -> tuple[str, ...]:
     if isinstance(words, list):
         return tuple(map(str, words))
     return (*program.shell, value)
+
+
+def _ports(value: str) -> list[int]:
+    """Return the TCP ports in ``EXPOSE``, without those that are variables."""
+    ports = [port.lower().removesuffix("/tcp") for port in value.split()]
+    return [int(port) for port in ports if port.isdecimal()]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,12 @@ PORTS = {
     "redis": 6379,
     "valkey": 6379,
 }
+# The clients in these images, which use no port themselves.
+_CLIENT = re.compile(
+    r"(?<![\w-])(redis-cli|valkey-cli|mysql|mysqldump|mysqladmin|mariadb|mariadb-dump|psql|pg_dump"
+    r"|pg_dumpall|pg_restore|mongo|mongosh|mongodump|etcdctl|clickhouse-client|rabbitmqadmin|mc)"
+    r"(?![\w-])"
+)
 # A larger directory is not listed in the build context.
 _MAX_CONTEXT_ENTRIES = 200
 
@@ -79,6 +86,12 @@ class Images:
             except SymphonyError:
                 return Program()
         return dockerfile.program(str(text), str(options.get("target") or ""))
+
+    def ports(self, image: Any, build: Any) -> tuple[int, ...]:
+        """Return the ports of an image that are in its Dockerfile, or usual for its name."""
+        ports = () if build is None else self.program(build).ports
+        usual = PORTS.get(short_name(image))
+        return ports or (() if usual is None else (usual,))
 
     def translate(self, where: str, name: str, image: Any, build: Any) -> str | None:
         """Return the image of a process, and describe how it is built if ``build`` is not None.
@@ -129,6 +142,11 @@ class Images:
 
     def _path(self, path: str) -> str:
         return rebased(path, self._base, self._directory)
+
+
+def has_client(words: Iterable[str]) -> bool:
+    """Return whether a command contains a client of a server, and not only the server."""
+    return any(_CLIENT.search(word) for word in words)
 
 
 def short_name(image: Any) -> str:

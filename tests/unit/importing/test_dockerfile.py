@@ -1,4 +1,4 @@
-"""The entry point and the command in a Dockerfile."""
+"""The entry point, the command and the ports in a Dockerfile."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from symphony.importing.dockerfile import Program, program
             "",
             Program(entrypoint=("e",), command=("c",)),
         ),
+        ("FROM a\nEXPOSE 80/TCP $X 53/udp\nEXPOSE 90", "", Program(ports=(80, 90))),
         (
             "FROM a\nSHELL [\"/bin/bash\", \"-c\"]\nCMD x",
             "",

@@ -248,6 +248,58 @@ def test_every_host_name_of_a_service_is_replaced(tmp_path: Path) -> None:
     ]
 
 
+def test_processes_connect_to_those_on_which_they_depend(tmp_path: Path) -> None:
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api" / "Dockerfile").write_text("FROM x\nEXPOSE $PORT 80/tcp 90 53/udp\n")
+    result = imported(
+        tmp_path,
+        """
+        services:
+          web: {image: x, ports: ["1:443"], depends_on: [api, worker, seed]}
+          api:
+            build: api
+            depends_on: {db: {condition: service_started}, seed: {condition: service_healthy}}
+            links: [cache]
+          worker:
+            image: x
+            depends_on: {seed: {condition: service_completed_successfully}, tools: {}, web: {}}
+          db: {image: postgres}
+          cache: {image: redis, expose: [6380]}
+          queue: {image: nats}
+          dump: {image: mysql, command: sh -c 'mysqldump -h db x'}
+          seed: {image: x, command: seed}
+          tools: {image: mysql, profiles: [debug]}
+        """,
+    )
+    processes = result.document["processes"]
+    assert {name: process.get("binds") for name, process in processes.items()} == {
+        "web": None,
+        "api": {"api": 80, "api-90": 90},
+        "worker": None,
+        "db": {"db": 5432},
+        "cache": {"cache": 6380},
+        "queue": {"queue": 4222},
+        "dump": None,
+        "seed": None,
+        "tools": {"tools": 3306},
+    }
+    assert {name: process.get("connects") for name, process in processes.items()} == {
+        **dict.fromkeys(["worker", "db", "cache", "queue", "dump", "seed", "tools"]),
+        "web": ["api", "api-90"],
+        "api": ["db", "cache"],
+    }
+    usual = "as is usual for its image"
+    unknown = "its port is not known, without which its name is not a host name on Kubernetes"
+    assert [reason for reason in reasons(result) if "port" in reason][1:] == [
+        f"services.api: no port is given, and it binds 80 and 90, {usual}",
+        f"services.db: no port is given, and it binds 5432, {usual}",
+        f"services.queue: no port is given, and it binds 4222, {usual}",
+        f"services.tools: no port is given, and it binds 3306, {usual}",
+        f"services.worker: {unknown}",
+        f"services.seed: {unknown}",
+    ]
+
+
 def test_services_of_one_experiment_can_have_one_port(tmp_path: Path) -> None:
     text = "services: {a: {ports: ['1:80'], expose: [80]}, b: {ports: ['2:80', '81-82', 5/udp]}}"
     result = imported(tmp_path, text)

@@ -18,7 +18,7 @@ class NodeFiles(NamedTuple):
 
     ``exits`` contains the exits that the guardian has collected, and ``stops`` the programs that
     were asked to exit. The program that copies the output of processes locks ``pipes``. ``ports``
-    contains the numbers of the leased ports.
+    shows which ports are leased.
     """
 
     exits: str

@@ -19,19 +19,24 @@ class NodePorts:
 
     def __init__(self, record: str) -> None:
         self._ports = PortLeases()
-        self._record = Path(record)
-        for port in map(int, self._record.read_text().split()):
+        self._record = record
+        for port in recorded_ports(record):
             lease = take_lease("port", str(port))
             if lease is not None:
                 self._ports.leases[port] = lease
 
-    def _write_record(self) -> None:
-        self._record.write_text("\n".join(map(str, self._ports.leases)))
+    def _write(self, port: int) -> None:
+        """Record whether a port is leased."""
+        descriptor = os.open(self._record, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(descriptor, bytes([port in self._ports.leases]), port)
+        finally:
+            os.close(descriptor)
 
     def reserve(self, port: int) -> str | None:
         """Lease and hold a port. Return the reason why it is unavailable, or None."""
         reason = self._ports.reserve(port)
-        self._write_record()
+        self._write(port)
         return reason
 
     def avoid(self, port: int) -> bool:
@@ -49,14 +54,14 @@ class NodePorts:
             descriptor = sockets.pop(port, None)
             if descriptor is not None:
                 os.close(descriptor)
-        self._write_record()
+        self._write(port)
 
     def replace(self, port: int, port_range: list[int]) -> int | None:
         """Reserve another port than ``port``; see `ProcessHost.replace_port`."""
         first, last = port_range
         new = better_port(self._ports, port, (first, last))
         if new is not None:
-            # The new port is already among the leases.
+            self._write(new)
             self.release(port)
         return new
 
@@ -66,3 +71,13 @@ class NodePorts:
             hold = self._ports.holds.pop(port, None)
             if hold is not None:
                 os.close(hold)
+
+
+def recorded_ports(record: str) -> list[int]:
+    """Return the leased ports that a record contains.
+
+    Byte N of the file is 1 if port N is leased. An agent that is killed while it writes one byte
+    leaves a complete record. The file cannot be replaced, because it has no name in a directory.
+    """
+    contents = Path(record).read_bytes()
+    return [port for port, is_leased in enumerate(contents) if is_leased]

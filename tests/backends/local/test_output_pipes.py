@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
@@ -37,6 +38,46 @@ for number in (1, 2):
     sys.stdout.flush()
 """
 
+# A supervisor of a run, of which only the pipes exist.
+SUPERVISOR = """
+import os, pathlib, signal, sys
+from symphony.supervised.record.directory import RunDirectory
+from symphony.supervised.supervisor.capture import output_pipes
+from symphony.supervised.supervisor.event_loop import EventLoop
+
+run = RunDirectory(pathlib.Path(sys.argv[1]))
+pipes = output_pipes.OutputPipes(EventLoop(print), run)
+"""
+
+# The program that copies output is another one, and the supervisor is killed.
+KILLED_SUPERVISOR = f"""
+{SUPERVISOR}
+sys.executable = sys.argv[2]
+pipes.prepare()
+print(pipes._program.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+# Takes over the pipes, and exits.
+NEXT_SUPERVISOR = f"""
+{SUPERVISOR}
+output_pipes._LEAVE_SECONDS = 0.1
+pipes.prepare()
+print(pipes._program.pid, run.pipes_lock.read_text())
+"""
+
+# Writes to a log although a program holds the lock, and starts a program when that one has exited.
+PATIENT_SUPERVISOR = f"""
+{SUPERVISOR}
+output_pipes._GIVE_UP_SECONDS = 0.1
+pipes.prepare()
+os.write(pipes.open("p"), b"output")
+print("has started a process", flush=True)
+input()
+pipes.prepare()
+print(pipes._program.pid, run.pipes_lock.read_text())
+"""
+
 
 def expected(number: int) -> str:
     return "".join(f"{number} {line}\n" for line in range(LINES))
@@ -56,14 +97,20 @@ def copier_of(cluster):
     return int(pids[0])
 
 
+def wait_for_pipe(copier, name):
+    """Wait until the program, which may still be starting, has received the pipe of a process."""
+    files = Path(f"/proc/{copier}/fd")
+    eventually(
+        lambda: any(str(path.resolve()).endswith(f"/pipes/{name}") for path in files.iterdir())
+    )
+
+
 @pytest.fixture
 def writer(cluster, experiment, tmp_path):
     """Launch a process that writes when `go` creates a file."""
     python(experiment, "p", WRITER, start_dir=str(tmp_path))
     cluster.launch(experiment)
-    # The supervisor sends the pipe to the program when the program has started.
-    files = Path(f"/proc/{copier_of(cluster)}/fd")
-    eventually(lambda: any(str(path.resolve()).endswith("/pipes/p") for path in files.iterdir()))
+    wait_for_pipe(copier_of(cluster), "p")
     return tmp_path
 
 
@@ -114,8 +161,7 @@ def test_program_exits_although_a_process_has_exited_without_a_supervisor(cluste
     eventually(lambda: copier_of(cluster) != first)
     program = psutil.Process(copier_of(cluster))
     # It has received both pipes in one message.
-    files = Path(f"/proc/{program.pid}/fd")
-    eventually(lambda: any(str(path.resolve()).endswith("/pipes/q") for path in files.iterdir()))
+    wait_for_pipe(program.pid, "q")
     cluster.delete("exp")
     program.wait(20)
 
@@ -195,6 +241,7 @@ def test_exit_is_reported_although_the_program_does_not_respond(cluster, experim
     experiment.new_process("second", cmd="echo second").starts_after("first", "succeeded")
     cluster.launch(experiment)
     copier = copier_of(cluster)
+    wait_for_pipe(copier, "first")
     os.kill(copier, signal.SIGSTOP)
     may_exit.touch()
     until(cluster, "exp", lambda now: now.processes[0].state is State.SUCCEEDED)
@@ -230,3 +277,54 @@ def test_program_ends_if_the_supervisor_exits_without_reading_its_message(tmp_pa
         ours.close()
         assert program.communicate(timeout=30)[1] == ""
         assert program.returncode == 0
+
+
+def test_a_program_that_was_suspended_at_its_start_is_replaced(tmp_path):
+    """It has not written its pid, and its supervisor was killed."""
+    suspended = tmp_path / "suspended"
+    suspended.write_text("#!/bin/sh\nkill -STOP $$\nexec sleep 60\n")
+    suspended.chmod(0o700)
+    run = tmp_path / "run"
+    run.mkdir()
+    first = subprocess.run(
+        [sys.executable, "-c", KILLED_SUPERVISOR, str(run), str(suspended)],
+        stdout=subprocess.PIPE,
+        timeout=30,
+    )
+    program = psutil.Process(int(first.stdout))
+    try:
+        eventually(lambda: program.status() == psutil.STATUS_STOPPED)
+        following = subprocess.run(
+            [sys.executable, "-c", NEXT_SUPERVISOR, str(run)],
+            stdout=subprocess.PIPE,
+            timeout=30,
+            check=True,
+        )
+        pid, recorded = following.stdout.split()
+        assert pid == recorded
+        eventually(lambda: not program.is_running() or program.status() == psutil.STATUS_ZOMBIE)
+    finally:
+        if program.is_running():
+            program.kill()
+
+
+def test_supervision_continues_if_the_program_cannot_be_found(tmp_path):
+    """Its supervisor was killed before one of them could write the pid."""
+    run = RunDirectory(tmp_path)
+    run.logs.mkdir()
+    with run.pipes_lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        following = subprocess.Popen(
+            [sys.executable, "-c", PATIENT_SUPERVISOR, str(tmp_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        try:
+            assert select.select([following.stdout], [], [], 30)[0]
+            assert following.stdout.readline() == b"has started a process\n"
+        except BaseException:
+            following.kill()
+            raise
+        assert run.log("p").read_text() == "output"
+    pid, recorded = following.communicate(b"\n", timeout=30)[0].split()
+    assert pid == recorded

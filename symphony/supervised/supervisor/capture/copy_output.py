@@ -226,6 +226,14 @@ def _write(log: int, data: memoryview) -> None:
             return
 
 
+def write_pid(lock: int, pid: int) -> None:
+    """Write the pid of the program to the lock file, unless the file system is full."""
+    try:
+        os.pwrite(lock, b"%d\n" % pid, 0)
+    except OSError:
+        return
+
+
 def main() -> None:
     """Copy output; see the description of the module."""
     lock = int(sys.argv[1])
@@ -234,7 +242,7 @@ def main() -> None:
     directories = [int(argument) for argument in sys.argv[2:]]
     copier = Copier(_socket.socket(fileno=os.dup(0)), directories)
     _signal.signal(LEAVE_SIGNAL, copier.leave)
-    os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+    write_pid(lock, os.getpid())
     copier.announce()
     copier.run()
     # The supervisor waits for the exit, and nothing is left to clean up.

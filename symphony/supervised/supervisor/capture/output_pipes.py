@@ -35,12 +35,15 @@ _PIPE_MODE, _DIRECTORY_MODE = 0o600, 0o700
 # example, does not answer.
 DRAIN_SECONDS = 2.0
 _POLL_SECONDS = 0.01
-# The time after which a program that leaves is killed.
-_LEAVE_SECONDS = 2.0
+# The time after which a program that leaves is killed, and the time after which the supervisor no
+# longer waits for its exit.
+_LEAVE_SECONDS, _GIVE_UP_SECONDS = 2.0, 4.0
 _RETRY_SECONDS = 0.05
 _RESTART_SECONDS = 1.0
 # How long the supervisor waits for the program at its own exit.
 _EXIT_SECONDS = 1.0
+# The contents of the lock file before the pid is written, which then needs no space on the disk.
+_NO_PID = b" " * 10 + b"\n"
 # The number of descriptors that are reserved for other purposes.
 _SPARE_DESCRIPTORS = 64
 
@@ -68,6 +71,8 @@ class OutputPipes:
         self._is_ready = False
         self._buffer = bytearray(copy_output.PIPE_BYTES)
         self._started = 0.0
+        # Since when the exit of a program is awaited that a killed supervisor has started.
+        self._waits_since: float | None = None
         atexit.register(self._finish)
         # Starting processes changes the environment of this process.
         self._env = dict(os.environ)
@@ -249,6 +254,9 @@ class OutputPipes:
                 # The program does not belong to the run, so it is not stopped with the processes.
                 env=self._env,
             )
+            # The program also does this, but only when it runs. A program that is suspended before
+            # could not be found.
+            copy_output.write_pid(lock, self._program.pid)
         except OSError:
             channel.close()
             return False
@@ -282,26 +290,36 @@ class OutputPipes:
     def _take_lock(self) -> int:
         """Return a locked descriptor of the directory's lock file.
 
-        A program of a killed supervisor leaves, and this one takes over its pipes.
+        A program of a killed supervisor leaves, and this one takes over its pipes. Raises OSError
+        if it does not exit in time. From then on, each call tries once, without waiting.
         """
         if not self._run.locks_pipes():
             return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         lock = os.open(self._run.pipes_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PIPE_MODE)
-        deadline = time.monotonic() + _LEAVE_SECONDS
-        number: int = copy_output.LEAVE_SIGNAL
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                with contextlib.suppress(ValueError, ProcessLookupError):
-                    os.kill(int(os.pread(lock, 32, 0)), number)
-            else:
-                # Without this, it would contain the number of a program that has exited.
-                os.ftruncate(lock, 0)
-                return lock
-            if time.monotonic() >= deadline:
-                number = signal.SIGKILL
-            time.sleep(_POLL_SECONDS)
+        try:
+            while not _try_lock(lock):
+                self._wait_for_exit(lock)
+            self._waits_since = None
+            # Without this, it would contain the number of a program that has exited.
+            os.pwrite(lock, _NO_PID, 0)
+        except OSError:
+            os.close(lock)
+            raise
+        return lock
+
+    def _wait_for_exit(self, lock: int) -> None:
+        """Make the program exit that holds the lock, and wait for a short time."""
+        now = time.monotonic()
+        if self._waits_since is None:
+            self._waits_since = now
+        waited = now - self._waits_since
+        number = copy_output.LEAVE_SIGNAL if waited < _LEAVE_SECONDS else signal.SIGKILL
+        with contextlib.suppress(ValueError, ProcessLookupError):
+            os.kill(int(os.pread(lock, len(_NO_PID), 0)), number)
+        if waited >= _GIVE_UP_SECONDS:
+            # For example, its supervisor was killed before it could write the pid.
+            raise TimeoutError
+        time.sleep(_POLL_SECONDS)
 
     def _receive(self) -> None:
         channel = self._channel
@@ -350,6 +368,15 @@ class OutputPipes:
                 # `Popen.wait` with a timeout sleeps for up to 50 ms at a time.
                 wait_for_exit(program, _EXIT_SECONDS)
             self._program.poll()
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Lock a file, and return whether that was possible."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _descriptor_limit() -> int:

@@ -188,7 +188,8 @@ def _texts(process: Process) -> list[str]:
     values = settings.get("env", {}).values()
     in_files = [value for file in process.env_files.values() for value in file.values()]
     words = [*settings.get("command", ()), *settings.get("args", ())]
-    return [*map(str, values), *in_files, *words]
+    test = settings.get("ready", {}).get("command", ())
+    return [*map(str, values), *in_files, *words, *test]
 
 
 class _Addresses:

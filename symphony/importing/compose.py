@@ -12,7 +12,7 @@ from symphony.errors import SpecError
 from symphony.importing import checks, compose_files, service_images
 from symphony.importing.addresses import Process, connect
 from symphony.importing.dockerfile import Program
-from symphony.importing.interpolation import escaped
+from symphony.importing.interpolation import escaped, with_defaults
 from symphony.importing.mounts import Mounts, source_of
 from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
@@ -55,6 +55,29 @@ _FORMS: dict[str, tuple[type, ...]] = {
     "secrets": (list,),
     "volumes": (list,),
 }
+# The keys of a service whose translation depends on their values, so that these cannot be
+# parameters, and the keys in them of which this is not true.
+_FIXED_KEYS: dict[str, tuple[str, ...]] = {
+    "build": ("args",),
+    "deploy": ("labels", "mode", "placement", "replicas"),
+    "env_file": (),
+    "healthcheck": ("test",),
+    "mem_limit": (),
+    "mem_reservation": (),
+    "network_mode": (),
+    "platform": (),
+    "privileged": (),
+    "pull_policy": (),
+    "read_only": (),
+    "restart": (),
+    "shm_size": (),
+    "stdin_open": (),
+    "stop_grace_period": (),
+    "stop_signal": (),
+    "tmpfs": (),
+    "tty": (),
+}
+_DEFAULTS = "the value is the default of a variable, which no parameter changes"
 # The settings that other backends ignore.
 _KUBERNETES_KEYS = frozenset({"container_yml", "node_selector", "pod_yml"})
 # The order of the keys in the result.
@@ -150,6 +173,8 @@ class _Import:
     # --- one service ---
 
     def _translate(self, process: Process, mounts: Mounts) -> None:
+        for key in _FIXED_KEYS:
+            self._fix(process, key)
         for key, value in process.given.items():
             if key not in _OWN_KEYS and not key.startswith("x-") and value is not None:
                 self._translate_key(process, key, value)
@@ -171,11 +196,33 @@ class _Import:
         self._translate_profiles(process)
         self._report_names(process)
 
+    def _fix(self, process: Process, key: str) -> None:
+        """Replace the variables in the value of a key by their defaults."""
+        value = process.given.get(key)
+        fixed = self._with_defaults(value)
+        if isinstance(value, Mapping):
+            kept = {name: value[name] for name in _FIXED_KEYS[key] if name in value}
+            fixed = {**fixed, **kept}
+        if fixed == value:
+            return
+        process.given[key] = fixed
+        if fixed == "":
+            del process.given[key]
+        self._omit(f"{process.where}.{key}", _DEFAULTS, "change it in the result")
+
+    def _with_defaults(self, value: Any) -> Any:
+        return with_defaults(value, self._imported.document.get("parameters", {}))
+
     def _translate_key(self, process: Process, key: str, value: Any) -> None:
         where = f"{process.where}.{key}"
         try:
             translation = translate(key, value, process.name)
         except Untranslatable as exc:
+            fixed = self._with_defaults(value)
+            if fixed != value:
+                self._omit(where, _DEFAULTS, "change it in the result")
+                self._translate_key(process, key, fixed)
+                return
             example = str(exc)
             fix = f"write for example {example}" if example else "see the documentation"
             self._omit(where, "the value has an unexpected form", fix)

@@ -17,6 +17,8 @@ _PLAIN = re.compile(_NAME)
 _BRACED = re.compile(rf"({_NAME})(?:(:?[-?+])(.*))?", re.DOTALL)
 # Parameters with these names are not allowed, because symphony sets their values.
 _RESERVED = re.compile(rf"SYMPH(?:ONY)?_.*|{'|'.join(INDEX_REFERENCES)}")
+# A reference to a parameter in the result.
+_PARAMETER = re.compile(r"(?<!\$)\$\{(\w+)(?::-([^}]*))?\}")
 # Stands for a dollar sign before a brace until it is known whether the file has parameters.
 _LITERAL = "\0"
 # Stands for the reference with a number until the defaults of all references are known.
@@ -202,6 +204,20 @@ def _closing_brace(text: str, opening: int) -> int:
             if depth == 0:
                 return position
     return -1
+
+
+def with_defaults(value: Any, parameters: Mapping[str, str | None]) -> Any:
+    """Return a value in which the defaults of parameters replace the references to them.
+
+    A reference without a default remains.
+    """
+
+    def default(match: re.Match[str]) -> str:
+        own, known = match[2], parameters.get(match[1])
+        found = known if own is None else own
+        return match[0] if found is None else found
+
+    return mapped(value, lambda text: _PARAMETER.sub(default, text))
 
 
 def escaped(text: str, *, has_parameters: bool) -> str:

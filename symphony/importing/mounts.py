@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from symphony.importing.interpolation import with_defaults
 from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
-from symphony.model.document.other_formats.values import translate_volume
+from symphony.model.document.other_formats.values import COLON, translate_volume
 from symphony.support.names import suggested_name
 
 _SECRETS_DIRECTORY = "/run/secrets"
+# A file with such a name or contents becomes a secret.
+_SECRET_NAME = re.compile(
+    r"\.(env|key|pem|p12|htpasswd)\b|secret|passw|token|credential", re.IGNORECASE
+)
+_PRIVATE_KEY = "PRIVATE KEY-----"
+# The names of files in a ConfigMap, and the size up to which a file is mounted as one.
+_KEY = re.compile(r"[-\w.]+", re.ASCII)
+_MAX_FILE_BYTES = 128 * 1024
 # The keys of a volume that `translate_volume` reads, and those without an effect here.
 _VOLUME_KEYS = frozenset({"consistency", "type", "source", "target", "read_only"})
 _VOLUME_OPTIONS = frozenset({"", "cached", "consistent", "delegated", "ro", "rw", "z", "Z"})
@@ -46,7 +57,7 @@ class Mounts:
         for name, item in (declared if isinstance(declared, Mapping) else {}).items():
             options = item if isinstance(item, Mapping) else {}
             if isinstance(options.get("file"), str):
-                files[name] = self._path(options["file"])
+                files[name] = self._path(self._with_defaults(options["file"]))
             else:
                 self._imported.omit(f"{key}.{name}", "only a file is supported", "write a file")
         return files
@@ -68,18 +79,50 @@ class Mounts:
         where = f"{where}.volumes"
         volumes = value if isinstance(value, list) else [value]
         for item in volumes if value else ():
+            fixed = self._with_defaults(item)
             try:
-                volume = translate_volume(item)
-                subpath = self._report_options(where, item)
+                volume = translate_volume(fixed)
+                subpath = self._report_options(where, fixed)
             except (TypeError, ValueError, AttributeError, KeyError):
                 problem = f"{item!r} has an unexpected form"
                 self._imported.omit(where, problem, "add it to volumes")
                 continue
             ((kind, details),) = volume.items()
+            if fixed != item:
+                self._keep_references(where, item, kind, details)
+            if kind == "host_path" and self._add_file(settings, where, details):
+                continue
             if subpath:
                 _set_subpath(settings, details["mount_path"], subpath)
             self._complete(where, kind, details)
             settings.setdefault("volumes", []).append(volume)
+
+    def _with_defaults(self, value: Any) -> Any:
+        return with_defaults(value, self._imported.document.get("parameters", {}))
+
+    def _keep_references(self, where: str, item: Any, kind: str, details: dict[str, Any]) -> None:
+        """Write the references in a volume to parameters again, if paths in it are absolute.
+
+        Whether a volume is a path or the name of a volume depends on the default.
+        """
+        if isinstance(item, Mapping):
+            source, target = str(item.get("source") or ""), str(item["target"])
+        else:
+            source, target, *_ = [*COLON.split(str(item)), ""]
+            source, target = (source, target) if target else ("", source)
+        details["mount_path"] = target
+        if kind == "host_path" and os.path.isabs(details["path"]):  # noqa: PTH117
+            details["path"] = source
+        elif "${" in source:
+            known = details.get("path", details.get("claim"))
+            problem = (
+                f"{known} of {target} is the default of a variable, which no parameter changes"
+            )
+            if known is None:
+                problem = (
+                    f"{source} of {target} has no default, and the directory is empty at first"
+                )
+            self._imported.omit(where, problem, "change it in the result")
 
     def _report_options(self, where: str, item: Any) -> str:
         """Report the options of a volume that have no equivalent. Return its subpath, if any."""
@@ -108,11 +151,18 @@ class Mounts:
                 self._imported.omit(where, problem, "set it in pod_yml or container_yml")
 
     def _complete(self, where: str, kind: str, details: dict[str, Any]) -> None:
-        if kind == "host_path" and not details["path"].startswith("$"):
-            # A path on a node is absolute.
-            path = os.path.expanduser(details["path"])  # noqa: PTH111
-            details["path"] = os.path.normpath(self._base / path)
-        if kind == "pvc":
+        if kind == "host_path":
+            if not details["path"].startswith("$"):
+                # A path on a node is absolute.
+                path = os.path.expanduser(details["path"])  # noqa: PTH111
+                details["path"] = os.path.normpath(self._base / path)
+            self._imported.omit(
+                where,
+                f"local and tmux do not mount {details['mount_path']}, and Kubernetes mounts "
+                f"{details['path']} of the node",
+                "use the path on this machine there, and an image or another volume on Kubernetes",
+            )
+        elif kind == "pvc":
             details["claim"] = self._claim(details["claim"])
             self._imported.omit(
                 where,
@@ -125,6 +175,34 @@ class Mounts:
                 f"local and tmux do not mount {details['mount_path']}",
                 "use the path on this machine there",
             )
+
+    def _add_file(self, settings: dict[str, Any], where: str, details: Mapping[str, Any]) -> bool:
+        """Mount a small text file beside the compose file on Kubernetes, whose nodes lack it.
+
+        Return whether the volume is such a file.
+        """
+        if os.path.isabs(details["path"]) or details["path"].startswith(("~", "$")):  # noqa: PTH117
+            return False
+        path = self._base / os.path.normpath(details["path"])
+        relative = os.path.relpath(path, self._base)
+        text = _text_of_small_file(path)
+        volume_name = suggested_name(relative)
+        if not text or not volume_name or not _KEY.fullmatch(path.name):
+            return False
+        mount_path = details["mount_path"]
+        is_secret = _SECRET_NAME.search(path.name) is not None or _PRIVATE_KEY in text
+        kind = "secret" if is_secret else "config"
+        _set_subpath(settings, mount_path, path.name)
+        files = {path.name: self._path(relative)}
+        volume = {kind: volume_name, "mount_path": mount_path, "files": files}
+        settings.setdefault("volumes", []).append({kind: volume})
+        self._imported.omit(
+            where,
+            f"{mount_path} is a copy of the file on Kubernetes, which the process cannot change, "
+            "and local and tmux do not mount it",
+            "use the path on this machine there",
+        )
+        return True
 
     def _claim(self, claim: str) -> str:
         """Return the name of a volume, which the top level of the compose file can set."""
@@ -194,6 +272,18 @@ def _source_and_target(item: Any) -> tuple[str, str]:
     if not isinstance(item, Mapping):
         return str(item), ""
     return str(item.get("source", "")), str(item.get("target") or "")
+
+
+def _text_of_small_file(path: Path) -> str:
+    """Return the text in a small file, or an empty text if it is not one or can be executed."""
+    try:
+        status = path.stat()
+        is_mountable = stat.S_ISREG(status.st_mode) and not status.st_mode & 0o111
+        if not is_mountable or status.st_size > _MAX_FILE_BYTES:
+            return ""
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
 
 
 def _set_subpath(settings: dict[str, Any], mount_path: str, subpath: str) -> None:

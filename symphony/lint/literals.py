@@ -29,7 +29,7 @@ Purpose = Literal["connect", "listen", "either"]
 # The first pattern matches the names of options and variables that hold an address to connect to.
 # The second pattern matches the names of those that hold an address to listen on.
 _CONNECT_OPTION = re.compile(
-    r"connect|master|coordinator|upstream|target|remote|peer|broker", re.IGNORECASE
+    r"connect|master|coordinator|upstream|target|remote|peer|broker|advertise", re.IGNORECASE
 )
 _LISTEN_OPTION = re.compile(r"bind|listen", re.IGNORECASE)
 # The scheme and the user information of a URL, which precede its host.

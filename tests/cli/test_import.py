@@ -57,7 +57,7 @@ def test_an_imported_compose_file_runs(program: Program) -> None:
     (directory / "prod.yml").write_text(OVERRIDE)
     done = program("import", "compose.yml", "prod.yml", "--name", "shop", "-o", "shop.yml")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "left out: services.client.volumes: local and tmux do not mount /data; " in done.stderr
+    assert "left out: services.client.volumes: local and tmux do not mount /data, " in done.stderr
     assert done.stderr.endswith("wrote shop.yml; next: symphony launch shop.yml --follow\n")
     assert program("check", "shop.yml", "--offline").returncode == 0
     program.ok("launch", "shop.yml", "--wait", "ready")

@@ -415,6 +415,140 @@ def test_files_of_compose_are_mounted_on_kubernetes(tmp_path: Path) -> None:
     ]
 
 
+def test_a_small_text_file_is_a_config_or_a_secret_on_kubernetes(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    for name in ("a.conf", "run.sh", "empty", "tls.key", "a b"):
+        (tmp_path / "conf" / name).write_text("" if name == "empty" else "text")
+    (tmp_path / "conf" / "run.sh").chmod(0o755)
+    (tmp_path / "conf" / "own.txt").write_text("-----BEGIN PRIVATE KEY-----")
+    (tmp_path / "conf" / "data").write_bytes(b"\xff")
+    (tmp_path / "conf" / "large").write_text("x" * 200_000)
+    names = ["run.sh", "empty", "a b", "data", "large", "missing"]
+    lines = "".join(f"\n- ./conf/{name}:/{name}" for name in names)
+    process = process_of(
+        tmp_path,
+        "volumes:\n- ./conf/a.conf:/etc/b.conf:ro\n- {type: bind, source: conf/tls.key, target: /k}"
+        f"\n- ./conf/own.txt:/o\n- {tmp_path}/conf/a.conf:/absolute{lines}\n- ./conf:/conf",
+    )
+    *mounted, a, b, c = [
+        (kind, details) for volume in process["volumes"] for kind, details in volume.items()
+    ][::-1]
+    assert [a, b, c] == [
+        (
+            "secret",
+            {
+                "secret": "conf-own-txt",
+                "mount_path": "/o",
+                "files": {"own.txt": "conf/own.txt"},
+            },
+        ),
+        (
+            "secret",
+            {"secret": "conf-tls-key", "mount_path": "/k", "files": {"tls.key": "conf/tls.key"}},
+        ),
+        (
+            "config",
+            {
+                "config": "conf-a-conf",
+                "mount_path": "/etc/b.conf",
+                "files": {"a.conf": "conf/a.conf"},
+            },
+        ),
+    ]
+    assert [kind for kind, _ in mounted] == ["host_path"] * 8
+    assert process["container_yml"]["volumeMounts"] == [
+        {"mountPath": "/etc/b.conf", "subPath": "a.conf"},
+        {"mountPath": "/k", "subPath": "tls.key"},
+        {"mountPath": "/o", "subPath": "own.txt"},
+    ]
+
+
+def test_variables_in_volumes(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("MEDIA=/media/mine\nCLAIM=real")
+    result = imported(
+        tmp_path,
+        """
+        services:
+          p:
+            volumes:
+              - ${MEDIA}:/media
+              - ${MEDIA}/a:${TARGET:-/a}:${MODE:-ro}
+              - ${PROJECT:-.}/b:/b
+              - ${CLAIM}:/c
+              - {type: bind, source: "${PROJECT:-.}/d", target: /d}
+              - ${UNSET}:/e
+              - ${TARGET:-/f}
+            secrets: [s]
+        secrets: {s: {file: "${PROJECT:-.}/s.txt"}}
+        """,
+    )
+    document = result.document
+    assert document["secrets"] == {"s": "./s.txt"}
+    *volumes, _ = document["processes"]["p"]["volumes"]
+    assert volumes == [
+        {"host_path": {"path": "${MEDIA}", "mount_path": "/media"}},
+        {
+            "host_path": {
+                "path": "${MEDIA}/a",
+                "mount_path": "${TARGET:-/a}",
+                "read_only": True,
+            }
+        },
+        {"host_path": {"path": f"{tmp_path}/b", "mount_path": "/b"}},
+        {"pvc": {"claim": "real", "mount_path": "/c"}},
+        {"host_path": {"path": f"{tmp_path}/d", "mount_path": "/d"}},
+        {"empty_dir": {"mount_path": "/e"}},
+        {"empty_dir": {"mount_path": "${TARGET:-/f}"}},
+    ]
+    fixed = "is the default of a variable, which no parameter changes"
+    assert [reason for reason in reasons(result) if fixed in reason] == [
+        f"services.p.volumes: ./b of /b {fixed}",
+        f"services.p.volumes: real of /c {fixed}",
+        f"services.p.volumes: ./d of /d {fixed}",
+    ]
+    unset = "${UNSET} of /e has no default, and the directory is empty at first"
+    assert f"services.p.volumes: {unset}" in reasons(result)
+
+
+def test_variables_whose_values_determine_the_result(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    result = imported(
+        tmp_path,
+        """
+        services:
+          p:
+            build: {context: "${DIR:-src}", args: {A: "${ARG:-1}"}}
+            restart: ${POLICY:-unless-stopped}
+            platform: ${PLATFORM:-}
+            tty: ${TTY:-true}
+            privileged: ${ROOT:-true}
+            healthcheck: {test: "${TEST:-ping}", retries: "${TRIES:-2}", timeout: 1s, interval: 1s}
+            mem_limit: ${MEMORY:-512m}
+            deploy: {replicas: "${NUMBER:-2}", resources: {reservations: {memory: "${LEAST:-1g}"}}}
+            gpus: ${GPUS:-2}
+        """,
+    )
+    document = result.document
+    assert document["parameters"] == {"ARG": "1", "TEST": "ping", "NUMBER": "2"}
+    assert document["images"]["p"]["build_options"] == ["--build-arg", "A=${ARG}"]
+    assert document["processes"]["p"] == {
+        "container_image": "p",
+        "restart_policy": "Always",
+        "tty": True,
+        "container_yml": {"securityContext": {"privileged": True}},
+        "ready": {"command": ["sh", "-c", "${TEST}"], "timeout": 4},
+        "resource_limit": {"memory": "512Mi", "gpu": 2},
+        "resource_request": {"memory": "1Gi"},
+        "replicas": "${NUMBER}",
+    }
+    fixed = "the value is the default of a variable, which no parameter changes"
+    keys = ["build", "deploy", "healthcheck", "mem_limit", "platform", "privileged", "restart"]
+    keys += ["tty", "gpus"]
+    assert [reason for reason in reasons(result) if reason.endswith(fixed)] == [
+        f"services.p.{key}: {fixed}" for key in keys
+    ]
+
+
 def test_the_values_in_a_raw_env_file_are_unchanged(tmp_path: Path) -> None:
     (tmp_path / "raw.env").write_text("# no\nHASH=$2y$10$a\nHOME_DIR=${HOME}/x\nQUOTED='q' # q\n")
     document = imported(

@@ -324,6 +324,7 @@ EITHER = f"{LISTEN}, or {CONNECT}"
         (["tcp://127.0.0.1:5555"], None, EITHER),  # ZeroMQ connects and listens with such URLs
         (["--page", "http://localhost:80/"], 80, "connect to ${web.addr}"),
         (["--page", "localhost:80"], 80, "listen on ${web.bind_host}"),
+        (["--advertise-addr", "localhost:80"], 80, "connect to ${web.addr}"),
     ],
 )
 def test_a_server_may_be_a_client_too(args: list[str], port: int | None, hint: str) -> None:

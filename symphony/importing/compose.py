@@ -12,7 +12,7 @@ from symphony.errors import SpecError
 from symphony.importing import checks, compose_files, service_images
 from symphony.importing.addresses import Process, connect
 from symphony.importing.dockerfile import Program
-from symphony.importing.interpolation import escaped, with_defaults
+from symphony.importing.interpolation import DEFAULT_IS_FIXED, escaped, with_defaults
 from symphony.importing.mounts import Mounts, source_of
 from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
@@ -77,7 +77,6 @@ _FIXED_KEYS: dict[str, tuple[str, ...]] = {
     "tmpfs": (),
     "tty": (),
 }
-_DEFAULTS = "the value is the default of a variable, which no parameter changes"
 # The settings that other backends ignore.
 _KUBERNETES_KEYS = frozenset({"container_yml", "node_selector", "pod_yml"})
 # The order of the keys in the result.
@@ -208,7 +207,7 @@ class _Import:
         process.given[key] = fixed
         if fixed == "":
             del process.given[key]
-        self._omit(f"{process.where}.{key}", _DEFAULTS, "change it in the result")
+        self._omit(f"{process.where}.{key}", DEFAULT_IS_FIXED, "change it in the result")
 
     def _with_defaults(self, value: Any) -> Any:
         return with_defaults(value, self._imported.document.get("parameters", {}))
@@ -220,7 +219,7 @@ class _Import:
         except Untranslatable as exc:
             fixed = self._with_defaults(value)
             if fixed != value:
-                self._omit(where, _DEFAULTS, "change it in the result")
+                self._omit(where, DEFAULT_IS_FIXED, "change it in the result")
                 self._translate_key(process, key, fixed)
                 return
             example = str(exc)

@@ -17,6 +17,8 @@ _PLAIN = re.compile(_NAME)
 _BRACED = re.compile(rf"({_NAME})(?:(:?[-?+])(.*))?", re.DOTALL)
 # Parameters with these names are not allowed, because symphony sets their values.
 _RESERVED = re.compile(rf"SYMPH(?:ONY)?_.*|{'|'.join(INDEX_REFERENCES)}")
+# The reason why a value that decides what a key means is not a parameter.
+DEFAULT_IS_FIXED = "the value is the default of a variable, which no parameter changes"
 # A reference to a parameter in the result.
 _PARAMETER = re.compile(r"(?<!\$)\$\{(\w+)(?::-([^}]*))?\}")
 # Stands for a dollar sign before a brace until it is known whether the file has parameters.

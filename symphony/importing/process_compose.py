@@ -9,7 +9,8 @@ from typing import Any
 from symphony.errors import SpecError
 from symphony.importing import checks, merge_compose_files
 from symphony.importing.compose_files import variables_in
-from symphony.importing.interpolation import Interpolation
+from symphony.importing.interpolation import DEFAULT_IS_FIXED, Interpolation, with_defaults
+from symphony.importing.merge_compose_files import mapped
 from symphony.importing.paths import rebased
 from symphony.importing.process_compose_probes import add_probes
 from symphony.importing.process_compose_values import PROCESS_NAME, REPLICA_NUMBER, Values, texts
@@ -148,6 +149,24 @@ def _override(paths: Sequence[Path]) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
+# The keys of a process whose values decide what they mean, and the keys in them of which this is
+# not true.
+_FIXED_KEYS: dict[str, tuple[str, ...]] = {
+    "availability": (),
+    "depends_on": (),
+    "disabled": (),
+    "env_file": (),
+    "is_disabled": (),
+    "is_foreground": (),
+    "is_interactive": (),
+    "is_tty": (),
+    "liveness_probe": ("exec", "http_get"),
+    "readiness_probe": ("exec", "http_get"),
+    "replicas": (),
+    "shutdown": ("command",),
+}
+
+
 class _Import:
     """The import of the merged contents of process-compose files."""
 
@@ -235,6 +254,7 @@ class _Import:
     def _process(self, host: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         where = f"processes.{host}"
         settings: dict[str, Any] = {}
+        given = self._with_fixed_values(given, self._values.at(where))
         replicas = int(given["replicas"]) if str(given.get("replicas", "")).isdecimal() else 1
         if replicas > 1:
             settings["replicas"] = replicas
@@ -268,6 +288,24 @@ class _Import:
             if key not in _OWN_KEYS and not key.startswith("x-"):
                 self._other_key(f"{where}.{key}", key, value, settings)
         return settings
+
+    def _with_fixed_values(self, given: Mapping[str, Any], values: Values) -> dict[str, Any]:
+        """Return a process in which defaults replace the variables that cannot be parameters."""
+
+        def default(text: str) -> str:
+            is_variable = "$" in text or "{{" in text
+            return self._interpolation.resolved(values.text(text)) if is_variable else text
+
+        result = dict(given)
+        for key in [key for key in _FIXED_KEYS if key in given]:
+            value = given[key]
+            fixed = with_defaults(mapped(value, default), self._interpolation.parameters)
+            if isinstance(value, Mapping):
+                fixed |= {name: value[name] for name in _FIXED_KEYS[key] if name in value}
+            if fixed != value:
+                result[key] = fixed
+                values.below(key).omit(DEFAULT_IS_FIXED, "change it in the result")
+        return result
 
     def _program(self, given: Mapping[str, Any], values: Values) -> dict[str, Any]:
         command = given.get("command")

@@ -303,3 +303,53 @@ def test_a_file_that_cannot_be_imported(tmp_path: Path, name: str, text: str, er
     (tmp_path / name).write_text(text)
     with pytest.raises(SpecError, match=error):
         import_file(tmp_path / name)
+
+
+def test_variables_whose_values_determine_the_result(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("N=3\nPOLICY=always\nPORT=8080\nON=true\nFILE=b.env")
+    result = imported(
+        tmp_path,
+        """
+        vars: {SIGNAL: 2}
+        processes:
+          a:
+            command: run
+            replicas: ${N}
+            availability: {restart: "${POLICY}", max_restarts: "${N}"}
+            shutdown: {signal: "{{.SIGNAL}}", timeout_seconds: "${N}"}
+          b:
+            command: run
+            disabled: ${ON}
+            is_tty: ${ON}
+            env_file: ["${FILE}"]
+            readiness_probe: {http_get: {port: "${PORT}"}, period_seconds: "${M:-50}"}
+            depends_on: {a: {condition: "${C:-process_started}"}}
+            shutdown: {command: stop $N, timeout_seconds: "${N}"}
+        """,
+    )
+    assert result.document["parameters"] == {"run_b": "0", "PORT": "8080"}
+    processes = result.document["processes"]
+    assert processes["a"] == {
+        "replicas": 3,
+        "cmd": "run",
+        "restart_policy": {"policy": "Always", "max_restarts": 3},
+        "stop_signal": "INT",
+        "termination_grace_period": 3,
+    }
+    assert processes["b"] == {
+        "cmd": "run",
+        "env_file": ["b.env"],
+        "exposes": {"b": "${PORT}"},
+        "ready": {"http": ["b", "/"], "timeout": 150},
+        "replicas": "${run_b}",
+        "tty": True,
+        "starts_after": {"a": "started"},
+        "stop_command": "stop $N",
+        "termination_grace_period": 3,
+    }
+    fixed = "the value is the default of a variable, which no parameter changes"
+    keys = ["a.availability", "a.replicas", "a.shutdown", "b.depends_on", "b.disabled"]
+    keys += ["b.env_file", "b.is_tty", "b.readiness_probe", "b.shutdown"]
+    assert {reason for reason in reasons(result) if reason.endswith(fixed)} == {
+        f"processes.{key}: {fixed}" for key in keys
+    }

@@ -171,7 +171,7 @@ class HostLauncher:
             # Another port is another version of a file, in a directory of its own.
             directory.remove_tree(run.file(run_paths.CONFIG_DIRECTORY))
             preflight.write_configs(run, manifest)
-        preflight.write_manifest(run, manifest)
+        run.write_manifest(manifest.to_dict())
 
     def _hand_over(
         self,

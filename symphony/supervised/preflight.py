@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import shutil
@@ -160,14 +159,6 @@ def write_configs(
         for name, text in texts.items():
             with _open_private(directory / name) as file:
                 file.write(text.encode())
-
-
-def write_manifest(run: RunDirectory, manifest: HostManifest) -> None:
-    """Write the manifest to the run directory. Only this user can read it."""
-    run.record_run_id(manifest.run_id)
-    with _open_private(run.manifest) as file:
-        # json.dumps is faster than json.dump, because json.dump does not use the encoder in C.
-        file.write(json.dumps(manifest.to_dict()).encode())
 
 
 def write_secrets(run: RunDirectory, manifest: HostManifest) -> None:

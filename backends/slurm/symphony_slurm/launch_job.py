@@ -106,7 +106,7 @@ class SlurmLauncher:
         archives: CodeArchives,
     ) -> None:
         """Write all files of a new run."""
-        preflight.write_manifest(staging, manifest)
+        staging.write_manifest(manifest.to_dict())
         preflight.write_secrets(staging, manifest)
         preflight.write_code(staging, manifest, archives)
         job = {

@@ -117,7 +117,7 @@ class DetachedBackend(Backend[HostManifest]):
             preflight.write_secrets(run, manifest)
             preflight.write_configs(run, manifest)
             run.file(RECORD_FILE).write_text(json.dumps(record))
-            preflight.write_manifest(run, manifest)
+            run.write_manifest(manifest.to_dict())
             self._start_supervisor(run, lock)
         except BaseException:
             os.close(lock)

@@ -68,6 +68,7 @@ from symphony.support.directories.state_home import (
     state_root,
 )
 from symphony.support.names import is_name
+from symphony.support.replace_file import replace_file
 
 _STAGING_PREFIX, _TRASH_PREFIX = ".new-", ".old-"
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
@@ -213,6 +214,16 @@ class RunDirectory(SupervisorFiles):
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns
+
+    def write_manifest(self, contents: Mapping[str, Any]) -> None:
+        """Write the manifest of a new run, and the run's identifier."""
+        self.record_run_id(contents["run_id"])
+        self.replace_manifest(contents)
+
+    def replace_manifest(self, contents: Mapping[str, Any]) -> None:
+        """Replace the manifest in one step. Only this user can read it."""
+        # json.dumps is faster than json.dump, because json.dump does not use the encoder in C.
+        replace_file(self.manifest, [json.dumps(contents).encode()], mode=_FILE_MODE)
 
     def load_manifest(self, *, is_new: bool = False) -> dict[str, Any]:
         """Return the contents of the manifest.

@@ -42,7 +42,7 @@ PORT = 10_000 + os.getpid() * 2 % 10_000
 MOMENTS = {
     "the supervisor was spawned": "handover._spawn_supervisor",
     "the launcher has checked": "preflight.check",
-    "the manifest is written": "preflight.write_manifest",
+    "the manifest is written": "directory.RunDirectory.write_manifest",
     "the descriptors are sent": "leases.PortLeases.release",
     "the orders are sent": "handover._send_orders",
 }
@@ -50,11 +50,13 @@ INTERRUPTED = """
 import os, sys
 from symphony import Cluster
 from symphony.supervised import preflight
+from symphony.supervised.record import directory
 from symphony.supervised.resources import leases
 from symphony.supervised.supervisor import handover
 state, function, number = sys.argv[1:]
 *path, name = function.split(".")
-owner = {"preflight": preflight, "handover": handover, "leases": leases}[path[0]]
+modules = {"preflight": preflight, "handover": handover, "leases": leases, "directory": directory}
+owner = modules[path[0]]
 for part in path[1:]:
     owner = getattr(owner, part)
 usual = getattr(owner, name)
@@ -289,7 +291,7 @@ def test_launch_on_a_full_disk_names_the_directory_and_the_remedy(
             patch.setattr(directory, function, fail)
             with pytest.raises(BackendError, match=message):
                 cluster.launch(experiment)
-    monkeypatch.setattr(preflight, "write_manifest", fail)
+    monkeypatch.setattr(RunDirectory, "write_manifest", fail)
     with pytest.raises(BackendError, match=message):
         cluster.launch(experiment)
     assert left_in(state) == []
@@ -315,7 +317,7 @@ def test_replaced_experiment_keeps_running_if_its_replacement_cannot_be_prepared
         (preflight, "write_code"),
         (preflight, "write_secrets"),
         (preflight, "write_configs"),
-        (preflight, "write_manifest"),
+        (RunDirectory, "write_manifest"),
         (directory, "check_free_space"),
         (handover, "_spawn_supervisor"),
     ]

@@ -18,7 +18,6 @@ import pytest
 from symphony import Cluster
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, PluginError, SpecError
 from symphony.status import State
-from symphony.supervised import preflight
 from symphony.supervised.processes.process_groups import wait_for_exit
 from symphony.supervised.record.directory import RunDirectory
 from symphony.support.install_hints import install_command
@@ -594,13 +593,13 @@ def test_failed_launch_is_rolled_back(cluster, experiment, tmp_path, monkeypatch
     program.write_text("#!/bin/sh\nsleep 1000\n")
     program.chmod(0o755)
     experiment.new_process("broken", command=str(program))
-    write = preflight.write_manifest
+    write = RunDirectory.write_manifest
 
-    def write_and_remove(run, manifest):
-        write(run, manifest)
+    def write_and_remove(run, contents):
+        write(run, contents)
         program.unlink()
 
-    monkeypatch.setattr(preflight, "write_manifest", write_and_remove)
+    monkeypatch.setattr(RunDirectory, "write_manifest", write_and_remove)
     with pytest.raises(LaunchFailed, match=r"'broken': cannot start .*No such file"):
         cluster.launch(experiment)
     assert cluster.list_experiments() == []

@@ -128,7 +128,7 @@ def test_written_files_are_private(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     run.path.mkdir()
     checked = manifest(tmp_path, secrets={"t": str(source)})
-    preflight.write_manifest(run, checked)
+    run.write_manifest(checked.to_dict())
     preflight.write_secrets(run, checked)
     assert (run.secrets / "t").read_bytes() == b"\x00secret\xff"
     for path, mode in ((run.secrets, 0o700), (run.secrets / "t", 0o600), (run.manifest, 0o600)):

@@ -88,7 +88,7 @@ def place(
     write_configs(run, manifest)
     data = replace(manifest, processes=_assign_gpus(manifest.processes, agents)).to_dict()
     data.update({key: present[key] for key in ("change", "previous") if key in present})
-    replace_file(run.manifest, [json.dumps(data).encode()])
+    run.replace_manifest(data)
     replace_file(run.file(NODES_FILE), [placement.to_json()])
     return data
 

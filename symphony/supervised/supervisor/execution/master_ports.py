@@ -7,7 +7,6 @@ contains, so that all ranks, later commands and another supervisor agree on it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from symphony.plan.resolution.addresses import PREFIX
 from symphony.plan.resolution.ranks import PORT_VARIABLES, master_service
 from symphony.support.data_classes import dataclass, replace
 from symphony.support.names import service_env_name
-from symphony.support.replace_file import replace_file
 
 if TYPE_CHECKING:
     from symphony.supervised.processes.spec import ProcessSpec
@@ -85,7 +83,7 @@ def replace_master_port(run: RunDirectory, host: ProcessHost, unit: str) -> NewP
     port, holds = found
     address = f"{old_address.rpartition(':')[0]}:{port}"
     new = NewPort(service, old_address, address, holds)
-    replace_file(run.manifest, [json.dumps(_changed(manifest, unit, new)).encode()])
+    run.replace_manifest(_changed(manifest, unit, new))
     return new
 
 

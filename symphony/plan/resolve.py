@@ -22,7 +22,6 @@ from symphony.plan.resolution import encryption_keys
 from symphony.plan.resolution.address_values import (
     AddressValues,
     ProcessValues,
-    ServiceNames,
     check_address_references,
 )
 from symphony.plan.resolution.addresses import (
@@ -86,7 +85,7 @@ def resolve(
     addresses = assign_addresses(
         service_requests(experiment), scheme, port_range, replicated_services(experiment)
     )
-    values = AddressValues(ServiceNames.of(experiment), addresses)
+    values = AddressValues(addresses)
     dependencies = start_dependencies(experiment)
     shared_env = {
         **addresses.environment(),

@@ -61,6 +61,12 @@ class ServiceNames:
                 replicas[request.replica_of] += 1
         return cls(frozenset(names), replicas)
 
+    @classmethod
+    def with_addresses(cls, addresses: AddressBook) -> ServiceNames:
+        """Return the services that have addresses."""
+        replicas = {service: len(addresses.replicas(service)) for service in addresses.replicated}
+        return cls(frozenset(addresses), replicas)
+
     def __contains__(self, service: str) -> bool:
         return service in self.names or service in self.replicas
 
@@ -173,9 +179,9 @@ class AddressValues:
     replaced references.
     """
 
-    def __init__(self, services: ServiceNames, addresses: AddressBook) -> None:
+    def __init__(self, addresses: AddressBook) -> None:
         self.used: set[str] = set()
-        self._services = services
+        self._services = ServiceNames.with_addresses(addresses)
         self._shared = addresses.environment()
 
     def of(self, served: Iterable[Endpoint]) -> ProcessValues:

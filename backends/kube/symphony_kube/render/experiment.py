@@ -12,7 +12,6 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from symphony.code.snapshot import CodeArchive, CodeArchives
 from symphony.config.locations import expand_user
@@ -33,7 +32,7 @@ from symphony_kube.render.given_fields.overrides import Override
 from symphony_kube.render.job_sets import job_name, job_set
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import RenderOptions
-from symphony_kube.render.pod_parts.containers import DEFAULT_READY_TIMEOUT_SECONDS, check_images
+from symphony_kube.render.pod_parts.containers import check_images
 from symphony_kube.render.pod_parts.deadline import with_deadline
 from symphony_kube.render.render_context import (
     PlannedUnit,
@@ -41,7 +40,8 @@ from symphony_kube.render.render_context import (
     planned_units,
     render_context,
 )
-from symphony_kube.render.roster import Unit, roster_unit
+from symphony_kube.render.roster import roster_unit
+from symphony_kube.render.roster_entries import roster_entry
 from symphony_kube.render.service_objects import render_services
 from symphony_kube.render.shared_variables import environment_object
 from symphony_kube.render.stop_script import mounts_script, scripts_object
@@ -117,7 +117,7 @@ def _render(
     limit = policies.deadline if options.limits_pods else None
     unlimited = _unit_bodies(planned, job_sets, context)
     bodies = {name: with_deadline(body, limit) for name, body in unlimited.items()}
-    roster = tuple(_roster_entry(unit, bodies.get(unit.name), context) for unit in planned)
+    roster = tuple(roster_entry(unit, bodies.get(unit.name), context) for unit in planned)
     first = bodies[roster_unit(roster).name]
     record = record_of_launch(roster, policies, plan.parameters)
     for annotation, text in record.annotations().items():
@@ -132,7 +132,7 @@ def _render(
             *file_objects(sources, scope, files),
             *config_objects(plan, scope),
             *code_objects(_archives_in_secrets(planned, context), scope),
-            *(with_cluster_override(body, options) for body in render_services(planned, context)),
+            *render_services(planned, context),
             *_scripts(bodies.values(), scope),
         ),
         units=tuple(bodies.values()),
@@ -282,52 +282,3 @@ def _overrides(unit: PlannedUnit, pod_path: tuple[str, ...]) -> Iterator[Overrid
                 path=(*pod_path, "spec", "containers", process.name),
                 fields=container_yml,
             )
-
-
-def _roster_entry(unit: PlannedUnit, body: Object | None, context: RenderContext) -> Unit:
-    """Return the roster entry for a unit. ``body`` is None for the other ranks of a JobSet."""
-    is_job = body is not None and body["kind"] == "Job"
-    ready: dict[str, float] = {}
-    logs: dict[str, str] = {}
-    connects: dict[str, list[str]] = {}
-    serves: dict[str, list[str]] = {}
-    for process in unit.processes:
-        test = process.settings.ready
-        if test:
-            ready[process.name] = float(test.get("timeout", DEFAULT_READY_TIMEOUT_SECONDS))
-            if "log" in test:
-                logs[process.name] = test["log"]
-        if process.settings.connects:
-            connects[process.name] = process.settings.connects
-        served = [item.service for item in process.serves if item.owner == process.name]
-        if unit.is_group and served:
-            serves[process.name] = served
-    supervised: dict[str, Any] = {}
-    if object_kinds.is_restarted_by_supervisor(unit, context):
-        policy = unit.processes[0].restart.value()
-        supervised = {"policy": policy} if isinstance(policy, str) else policy
-    return Unit(
-        name=unit.name,
-        group=unit.is_group,
-        processes=tuple(process.name for process in unit.processes),
-        job=is_job,
-        restart=_restart_policy(body),
-        starts_after=dict(unit.processes[0].starts_after),
-        ready=ready,
-        logs=logs,
-        connects=connects,
-        serves=serves,
-        supervised_restart=supervised,
-        replaced_if_lost=object_kinds.is_replaced_if_lost(unit, context),
-        rank_of=(unit.rank_of or "") if unit.job_set is None else "",
-        within=unit.processes[0].settings.together_or_not or 0.0,
-        job_set=unit.job_set or "",
-    )
-
-
-def _restart_policy(body: Object | None) -> str:
-    """Return the restart policy of a Pod, or of the Pods of a Job or JobSet."""
-    if body is None or body["kind"] == "JobSet":
-        return "Never"
-    spec = body["spec"]["template"]["spec"] if body["kind"] == "Job" else body["spec"]
-    return spec.get("restartPolicy") or "Always"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from symphony.plan.resolution.addresses import Endpoint
 from symphony_kube.api.labels import EXPERIMENT, RANK_OF, SERVICE, UNIT
+from symphony_kube.render.given_fields.cluster_overrides import with_cluster_override
 from symphony_kube.render.render_context import PlannedUnit, RenderContext
 from symphony_kube.render.text import Object
 
@@ -46,7 +47,7 @@ def _service(
     reachable = [endpoint]
     if service_type == "ClusterIP" and endpoint.master_of is None:
         reachable += [other for other in endpoints_of_owner if other is not endpoint]
-    return {
+    body: Object = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": context.metadata(endpoint.service, labels),
@@ -64,3 +65,4 @@ def _service(
             "publishNotReadyAddresses": True,
         },
     }
+    return with_cluster_override(body, context.options)

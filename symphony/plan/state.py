@@ -302,6 +302,10 @@ def _supervisor_replaced(run: RunState, _event: Event) -> None:
     run.replaced = True
 
 
+def _agent_replaced(_run: RunState, _event: Event) -> None:
+    """Change nothing: the new agent continues the work of the killed one."""
+
+
 def _requested(run: RunState, event: Event) -> None:
     _add_request(run, event["number"], event["request"], event["names"], event.get("grace"))
 
@@ -641,6 +645,7 @@ _CHANGES: dict[str, Callable[[Any, Event], None]] = {
     "launched": _launched,
     "checkpoint": _restore,
     "supervisor-replaced": _supervisor_replaced,
+    "agent-replaced": _agent_replaced,
     "requested": _requested,
     "request-done": _request_done,
     "waiting": _waiting,

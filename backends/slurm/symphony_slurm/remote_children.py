@@ -51,10 +51,11 @@ _CLOCK_ERROR_SECONDS = 1.0
 class Agent:
     """The connection to the agent of one node.
 
-    If the agent is killed, its guardian starts another one, which connects again. Until then, an
-    order waits for it. ``is_alive`` becomes false if it does not come. ``gpus`` contains the
-    identifiers of the node's GPUs that belong to the job, and ``temporary_directory`` is the node's
-    directory for temporary files of the job.
+    If the agent is killed, its guardian starts another one, which connects again and receives the
+    orders that were given in the meantime. Only a caller that needs an answer waits for it.
+    ``is_alive`` becomes false if no agent comes. ``gpus`` contains the identifiers of the node's
+    GPUs that belong to the job, and ``temporary_directory`` is the node's directory for temporary
+    files of the job.
     """
 
     def __init__(self, channel: Channel, hello: Message) -> None:
@@ -74,8 +75,8 @@ class Agent:
         # False if the node has failed.
         self.is_alive = True
         self._numbers = itertools.count(1)
-        # The orders that have not been answered.
-        self._asked: dict[int, Message] = {}
+        # The orders that could not be sent, and those that have not been answered, in order.
+        self._undone: list[Message] = []
         # This function is called when messages are pending, because no more data may arrive.
         self.on_pending: Callable[[], None] = lambda: None
         # This function waits for a new agent, and returns whether there is one.
@@ -103,33 +104,40 @@ class Agent:
         channel.pending.extend(self.channel.pending)
         self.channel = channel
 
-    def ask_again(self) -> None:
-        """Repeat the orders that a killed agent has not answered."""
-        for message in self._asked.values():
-            self.channel.send(message)
+    def send_again(self) -> None:
+        """Send a new agent the orders that a killed one has not received or has not answered."""
+        pending = self.channel.pending
+        answered = {message["number"] for message in pending if message["event"] == "answer"}
+        for message in list(self._undone):
+            if "number" not in message:
+                self._undone.remove(message)
+                self._send(message)
+            elif message["number"] not in answered:
+                self.channel.send(message)
 
     def order(self, order: str, **arguments: Any) -> None:
-        """Send an order."""
+        """Send an order. If the agent was killed, the next one receives it."""
         self._send({"order": order, **arguments})
 
     def ask(self, order: str, **arguments: Any) -> int:
         """Send an order that is answered, and return the number of the answer."""
         number = next(self._numbers)
         message = {"order": order, "number": number, **arguments}
-        self._send(message)
-        self._asked[number] = message
+        self._undone.append(message)
+        self.channel.send(message)
         return number
 
     def _send(self, message: Message) -> None:
         self.channel.send(message)
-        # If sending fails, the agent has not received the whole message.
-        while not self.channel.is_open and self.is_alive and self.wait_for_return():
-            self.channel.send(message)
+        if not self.channel.is_open and self.is_alive:
+            # The agent has not received the whole message.
+            self._undone.append(message)
+            self.on_pending()
 
     def answer(self, number: int) -> Any:
         """Wait for an answer, and return it. Return None if the node fails or does not answer."""
         message = self.wait_for("answer", number=number)
-        self._asked.pop(number, None)
+        self._undone = [item for item in self._undone if item.get("number") != number]
         return None if message is None else message["value"]
 
     def wait_for(self, event: str, **fields: Any) -> Message | None:
@@ -220,6 +228,8 @@ class Agents:
         self.usage = NodeSamples()
         # This function is called when Slurm has sent SIGTERM to all processes of a node.
         self.on_eviction: Callable[[], None] = lambda: None
+        # This function is called with the name of a node whose agent was replaced.
+        self.on_replaced: Callable[[str], None] = lambda _node: None
 
     def take_over(self, hellos: Iterable[tuple[Agent, Message]]) -> None:
         """Use what the agents have told a supervisor that replaces another one."""
@@ -540,9 +550,10 @@ class RemoteChildren:
                 self._agents.stopping.discard(name)
             else:
                 channel.send(stop.message())
-        agent.ask_again()
+        agent.send_again()
         text = f"the agent of node {agent.node} was killed, and another one continues its work"
         self._agents.note(agent, "killed", text)
+        self._loop.post(functools.partial(self._agents.on_replaced, agent.node))
         self._watch(agent)
         self._loop.post(self._handle_pending)
 

@@ -253,6 +253,10 @@ class Supervisor:
         deadline = time.monotonic() + RESUME_SECONDS
         self._loop.post(lambda: self._call_when_recorded(exited, deadline, on_resumed))
 
+    def record_event(self, kind: str, reason: str) -> None:
+        """Record an event that concerns the whole experiment and changes nothing in its state."""
+        self._record.add(kind, reason=reason)
+
     def _call_when_recorded(
         self, exited: Sequence[SupervisedProcess], deadline: float, callback: Callable[[], None]
     ) -> None:

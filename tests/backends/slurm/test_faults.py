@@ -355,6 +355,8 @@ def test_killed_agent_is_replaced_and_exit_codes_in_between_are_kept(new_cluster
         assert cluster.get_log("faults", name) == "through\n" * 2
         exits = [event for event in cluster.iter_events("faults") if event.process == name]
         assert not [event for event in exits if "unknown" in event.line]
+    reported = [event.line for event in replacements(cluster) if "agent" in event.line]
+    assert reported == ["experiment agent replaced: the agent of node n1 was killed"]
     cluster.stop("faults")
     assert cluster.describe_process("faults", "one").stopped
     assert cluster.describe_process("faults", "two").stopped

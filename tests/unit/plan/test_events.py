@@ -279,6 +279,7 @@ EXPERIMENT: list[dict[str, Any]] = [
     event("changed", None, revision=1, added=["n"], removed=["q"], restarted=["p"], changes=[]),
     event("ending", None, action="stop", reason="r", reason_code="stopped", failed="n"),
     event("supervisor-replaced", None),
+    event("agent-replaced", None, reason="r"),
     exited(3),
     event("finished", None),
 ]

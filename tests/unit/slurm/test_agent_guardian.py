@@ -342,6 +342,47 @@ def test_orders_wait_for_the_new_agent(
     assert supervisor.agent.answer(supervisor.agent.ask("reserve", port=port)) is None
 
 
+def test_order_without_an_answer_does_not_wait_for_the_new_agent(
+    run: RunDirectory, guardian: psutil.Process, supervisor: Supervisor
+) -> None:
+    (child,) = supervisor.start(forever(run))
+    supervisor.run_until(lambda: run.log("forever").read_text() == "up\n")
+    kill_agent(guardian)
+    supervisor.run_until(lambda: not supervisor.agent.channel.is_open)
+    # The guardian is suspended, so that waiting for an agent would not end.
+    assert supervisor.host.signal_group("forever", child.pid, signal.SIGUSR1)
+    guardian.resume()
+    supervisor.run_until(lambda: run.log("forever").read_text() == "up\non\nstoppable\n")
+
+
+def test_order_that_a_killed_agent_has_answered_is_not_repeated(
+    run: RunDirectory, guardian: psutil.Process, supervisor: Supervisor
+) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as other:
+        port = other.getsockname()[1]
+    agent = supervisor.agent
+    number = agent.ask("reserve", port=port)
+    assert agent.channel.wait(TIMEOUT_SECONDS)
+    kill_agent(guardian)
+    later = agent.ask("stray_owners", leaders={})
+    guardian.resume()
+    assert agent.answer(later) == []
+    # A repeated order would be refused, because the port is leased.
+    assert agent.answer(number) is None
+    assert not agent.channel.pending
+
+
+def test_replacement_of_an_agent_is_reported_with_its_node(
+    run: RunDirectory, guardian: psutil.Process, supervisor: Supervisor
+) -> None:
+    nodes: list[str] = []
+    supervisor.agents.on_replaced = nodes.append
+    kill_agent(guardian)
+    guardian.resume()
+    supervisor.run_until(lambda: bool(nodes))
+    assert nodes == ["n1"]
+
+
 def test_processes_of_a_node_without_agent_and_guardian_are_lost(
     run: RunDirectory,
     guardian: psutil.Process,

@@ -126,7 +126,7 @@ def _supervise(run: RunDirectory, job: Mapping[str, Any], step: AgentStep) -> in
         supervisor = _create_supervisor(
             run, job, manifest, agents, events, restarts_left, since=time.time()
         )
-        agents.on_eviction = supervisor.stop_or_evict
+        _report_to(supervisor, agents)
         if events:
             supervisor.continue_after_eviction(_requeued(restarts_left))
         else:
@@ -162,7 +162,7 @@ def _resume(run: RunDirectory, job: Mapping[str, Any], step: AgentStep, link: Li
         supervisor = _create_supervisor(
             run, job, manifest, agents, events, restarts_left, since=since, is_resumed=True
         )
-        agents.on_eviction = supervisor.stop_or_evict
+        _report_to(supervisor, agents)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
 
         def note_resumed() -> None:
@@ -171,6 +171,9 @@ def _resume(run: RunDirectory, job: Mapping[str, Any], step: AgentStep, link: Li
                 os.write(link.messages, SUPERVISES)
 
         supervisor.resume(note_resumed)
+        for agent in started:
+            if agent.is_new:
+                agents.on_replaced(agent.node)
         if any(agent.is_evicted for agent in started):
             supervisor.stop_or_evict()
         supervisor.prepare_stop()
@@ -315,6 +318,17 @@ def _report_alive(loop: EventLoop, run: RunDirectory) -> None:
 
 
 # --- agents ---
+
+
+def _report_to(supervisor: Supervisor, agents: Agents) -> None:
+    """Let a supervisor hear of evictions, and record which agents were replaced."""
+
+    def record_replacement(node: str) -> None:
+        reason = f"the agent of node {node} was killed"
+        supervisor.record_event("agent-replaced", reason)
+
+    agents.on_eviction = supervisor.stop_or_evict
+    agents.on_replaced = record_replacement
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.lint import gpus, literals, nodes, ports, rendering, shells, sizes, structure
+from symphony.lint import files, gpus, literals, nodes, ports, rendering, shells, sizes, structure
 from symphony.lint.literals import Machine
 from symphony.lint.merge import in_document_order, merge_findings
 from symphony.lint.targets import Target
@@ -77,7 +77,11 @@ def lint(
             nodes.rules(experiment, target, offline=offline, thorough=thorough),
         ]
         if target.is_remote:
-            rules += [literals.rules(experiment, machine), shells.rules(experiment)]
+            rules += [
+                literals.rules(experiment, machine),
+                files.rules(experiment, machine),
+                shells.rules(experiment),
+            ]
         for rule in rules:
             findings += [finding.for_target(target.name) for finding in rule]
     if structural_errors:

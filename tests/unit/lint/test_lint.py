@@ -348,6 +348,63 @@ def test_local_names_are_valid_on_a_local_backend(local: Target) -> None:
     )
 
 
+# --- files next to the experiment file ---
+
+WITH_FILES = Machine(
+    home="/home/me",
+    base="/srv/project",
+    exists=lambda path: path in ("/srv/project/train.py", "/srv/project/src/./a.sh"),
+)
+
+
+def files_of(exp: Experiment, target: Target | None = None) -> list[tuple[str, str, str]]:
+    """Return the level, the rule and the problem of each finding on a machine with files."""
+    found = lint(exp, [target or Target("kube", KUBE)], machine=WITH_FILES)
+    return [(finding.level, finding.rule, finding.problem) for finding in found]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"command": ["python", "train.py"]},
+        {"command": "python", "args": ["train.py"]},
+        {"command": None, "cmd": "python train.py; true"},
+        {"command": None, "cmd": "exec python 'train.py' >log"},
+        {"command": "true", "preamble_cmds": "python train.py"},
+        {"command": ["python", "--script=train.py"]},
+    ],
+)
+def test_a_file_that_the_image_may_not_contain(options: dict[str, Any], local: Target) -> None:
+    exp = one(**options)
+    ((level, rule, problem),) = files_of(exp)
+    assert (level, rule) == (NOTE, "local-file")
+    assert problem.endswith("contains train.py, a file of this machine")
+    assert files_of(exp, local) == []
+
+
+def test_a_file_in_the_start_directory() -> None:
+    assert len(files_of(one(command=["sh", "./a.sh"], start_dir="src"))) == 1
+    assert files_of(one(command=["python", "train.py"], start_dir="/app")) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"command": ["python", "other.py"]},
+        {"command": ["python", "train.python"]},
+        {"command": ["python", "-m", "train"]},
+        {"command": ["python", "train.py"], "code": "."},
+        {"command": ["python", "train.py"], "container_image": "built:rl"},
+    ],
+)
+def test_files_that_the_pod_can_have(options: dict[str, Any]) -> None:
+    exp = one(**options)
+    exp.build_image("built", context_directories=[{"name": "rl", "path": "."}])
+    if "container_image" not in options:
+        exp.new_process("b", command="true", container_image="built")
+    assert files_of(exp) == []
+
+
 # --- local paths ---
 
 

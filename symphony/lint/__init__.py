@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.lint import files, gpus, literals, nodes, ports, rendering, shells, sizes, structure
+from symphony.lint import (
+    gpus,
+    literals,
+    nodes,
+    ports,
+    rendering,
+    shells,
+    sizes,
+    structure,
+    unsent_files,
+)
 from symphony.lint.literals import Machine
 from symphony.lint.merge import in_document_order, merge_findings
 from symphony.lint.targets import Target
@@ -79,7 +89,7 @@ def lint(
         if target.is_remote:
             rules += [
                 literals.rules(experiment, machine),
-                files.rules(experiment, machine),
+                unsent_files.rules(experiment, machine),
                 shells.rules(experiment),
             ]
         for rule in rules:

@@ -156,11 +156,14 @@ def _report_parameters(hosts: HostNames, imported: Imported) -> None:
     """Report the parameters whose defaults contain host names."""
     for name, default in imported.document.get("parameters", {}).items():
         replaced = hosts.variable(name, default or "")
-        if replaced.connects or replaced.unknown:
+        found = [*replaced.connects, *replaced.unknown]
+        if found:
+            is_service = all(item in (default or "") for item in found)
+            places = {hosts.places(item) for item in found} if is_service else {"in compose"}
             imported.omit(
                 f"${{{name}}}",
-                f"the default of parameter {name} contains a host name, which exists only in "
-                "compose",
+                f"the default of parameter {name} contains a host name, which exists only "
+                f"{min(places)}",
                 "write ${SERVICE.host} or ${SERVICE.addr} instead of the parameter",
             )
 
@@ -262,7 +265,8 @@ class _Addresses:
         for host in dict.fromkeys(replaced.unknown):
             self._imported.omit(
                 f"{self._process.where}.{where}",
-                f"the value contains the host name {host!r}, which exists only in compose",
+                f"the value contains the host name {host!r}, which exists only "
+                f"{self._hosts.places(host)}",
                 f"write ${{SERVICE.host}} with a service that the process of {host!r} binds",
             )
         return replaced.text

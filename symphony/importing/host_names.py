@@ -65,6 +65,12 @@ class HostNames:
     def __init__(self, services: Mapping[str, Service]) -> None:
         self._services = services
 
+    def places(self, host: str) -> str:
+        """Return where a name is a host name. On Kubernetes, it is the name of a service."""
+        service = self._services.get(host)
+        is_service = service is not None and host == service.host and host in service.ports
+        return "in compose and on Kubernetes" if is_service else "in compose"
+
     def ports(self, texts: Iterable[str]) -> dict[str, int]:
         """Return the ports with which texts mention hosts, by the names in the compose file."""
         found: dict[str, int] = {}

@@ -126,15 +126,17 @@ def _local_addresses(
         components.append(process.group)
     own_names = {component.name for component in components}
     served = _served_ports(components)
+    own = {port: (name, process.name) for name, port in served.items() if port is not None}
     connected = [
         name for component in components for name in component.settings.connects if name in bound
     ]
     for address in _addresses_in(text.content):
         is_server_address = address.host == ANY_ADDRESS and bool(served)
-        if is_server_address and not _CONNECT_OPTION.search(text.option):
+        if is_server_address and not _is_for_clients(text.option):
             # A server can listen on this address on any machine.
             continue
-        service, owner = owners.get(int(address.port or 0), ("", ""))
+        port = int(address.port or 0)
+        service, owner = own.get(port) or owners.get(port, ("", ""))
         is_own = bool(service) and owner in own_names
         # If the process serves only services with fixed ports, and none of them has this port, the
         # port belongs to another process.
@@ -188,11 +190,16 @@ def _meaning(address: _Address, service: str, is_own: bool, process: Process) ->
     return "where only the process itself is reachable"
 
 
+def _is_for_clients(option: str) -> bool:
+    """Return whether an option or a variable holds an address to connect to."""
+    return bool(_CONNECT_OPTION.search(option)) and not _LISTEN_OPTION.search(option)
+
+
 def _purpose(option: str, scheme: str, *, has_other_port: bool) -> Purpose:
-    if _CONNECT_OPTION.search(option):
-        return "connect"
     if _LISTEN_OPTION.search(option):
         return "listen"
+    if _CONNECT_OPTION.search(option):
+        return "connect"
     is_client_url = scheme != "" and scheme not in _SOCKET_SCHEMES
     return "connect" if has_other_port or is_client_url else "either"
 
@@ -213,8 +220,10 @@ def _address_hint(
     if served and purpose != "connect":
         hints.append(f"to listen, use ${{{served[0]}.bind_host}}")
     if purpose != "listen" or not hints:
-        if connected:
+        if len(connected) == 1:
             hints.append(f"to connect, use ${{{connected[0]}.addr}}")
+        elif connected:
+            hints.append("to connect, use ${service.addr} with one of the services in connects")
         else:
             hints.append("to connect, add the service to connects and use ${service.addr}")
     return ", or ".join(hints)

@@ -181,7 +181,7 @@ def _check_members(experiment: Experiment) -> Iterator[Finding]:
             rule="no-processes",
             level=ERROR,
             problem=f"experiment {experiment.name!r} has no processes",
-            hint="add one below processes",
+            hint="add one below processes, or raise its replicas from 0",
             path=("processes",),
         )
     for group in experiment.list_process_groups():

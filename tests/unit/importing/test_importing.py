@@ -239,7 +239,7 @@ def test_every_host_name_of_a_service_is_replaced(tmp_path: Path) -> None:
     in_value = "the value contains the host name"
     assert [reason for reason in reasons(result) if "host name" in reason] == [
         "${DATABASE_HOST}: the default of parameter DATABASE_HOST contains a host name, which "
-        "exists only in compose",
+        "exists only in compose and on Kubernetes",
         f"services.app.environment.OTHER: {in_value} 'named', which exists only in compose",
         "services.app.env_file: the value of DB_URL in b.env contains a host name, which exists "
         "only in compose",

@@ -340,6 +340,19 @@ def test_the_hint_names_a_service_that_the_process_connects_to() -> None:
     assert [finding.hint for finding in findings_of(exp)] == [
         f"{LISTEN}, or to connect, use ${{replay.addr}}"
     ]
+    exp.get_process("a").connects("board")
+    exp.new_process("c", command="true").binds("board")
+    assert [finding.hint for finding in findings_of(exp)] == [
+        f"{LISTEN}, or to connect, use ${{service.addr}} with one of the services in connects"
+    ]
+
+
+def test_several_processes_can_serve_one_port() -> None:
+    exp = one(env={"LISTEN_PEER_URLS": "http://0.0.0.0:80", "PEER": "http://localhost:80"})
+    exp.get_process("a").binds({"web": 80})
+    exp.new_process("b", command="true").binds({"other": 80}).connects(["web", "other"])
+    (finding,) = [item for item in findings_of(exp) if item.rule == "localhost"]
+    assert (finding.level, finding.hint) == (WARNING, "connect to ${web.addr}")
 
 
 def test_local_names_are_valid_on_a_local_backend(local: Target) -> None:

@@ -194,7 +194,8 @@ def test_all_findings_are_reported_in_one_pass() -> None:
 
 def test_an_experiment_without_processes_is_an_error() -> None:
     with pytest.raises(
-        SpecError, match="^experiment 'e' has no processes; add one below processes"
+        SpecError,
+        match="^experiment 'e' has no processes; add one below processes, or raise its replicas",
     ):
         resolve(Experiment("e"), SCHEME)
 

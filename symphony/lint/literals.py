@@ -32,6 +32,8 @@ _CONNECT_OPTION = re.compile(
     r"connect|master|coordinator|upstream|target|remote|peer|broker|advertise", re.IGNORECASE
 )
 _LISTEN_OPTION = re.compile(r"bind|listen", re.IGNORECASE)
+# The names of options and variables that hold an address for users or other networks.
+_OUTSIDE_OPTION = re.compile(r"public|external|advertise|callback|redirect", re.IGNORECASE)
 # The scheme and the user information of a URL, which precede its host.
 _URL_SCHEME = re.compile(r"([a-z][-+.a-z0-9]*)://(?:[^\s/@]*@)?$", re.IGNORECASE)
 _MAX_SCHEME_LENGTH = 80
@@ -143,13 +145,14 @@ def _local_addresses(
         has_other_port = bool(address.port) and not is_own and all(served.values())
         purpose = _purpose(text.option, address.scheme, has_other_port=has_other_port)
         is_foreign_service = bool(service) and not is_own
+        is_outside = bool(_OUTSIDE_OPTION.search(text.option))
         yield finding_of(
             process,
             "localhost",
             f"{_describe(text)} contains {address}, {_meaning(address, service, is_own, process)}",
             _address_hint(service, is_own, purpose, list(served), connected),
             path=text.path,
-            level=ERROR if is_foreign_service else WARNING,
+            level=ERROR if is_foreign_service and not is_outside else WARNING,
         )
 
 

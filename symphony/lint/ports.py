@@ -11,7 +11,7 @@ from symphony.plan.resolution.services import service_requests
 
 if TYPE_CHECKING:
     from symphony.lint.targets import Target
-    from symphony.model import Experiment
+    from symphony.model import Experiment, Process, ProcessGroup
 
 
 def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
@@ -21,6 +21,9 @@ def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
     shares_ports = target.cluster.shares_ports
     for other, request in services_with_one_port(requests, shares_ports=shares_ports):
         component, service = components[request.owner], request.declared_name
+        if shares_ports and (_needs_image(component) or _needs_image(components.get(other.owner))):
+            # The backend refuses the process, for a reason that matters more.
+            continue
         place = "on the same machine" if shares_ports else "in the same Pod"
         problem = f"gives port {request.port} to service {service!r}, but service"
         if request.replica_of is not None and other.replica_of == request.replica_of:
@@ -35,3 +38,12 @@ def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
             hint_for_one_port(request),
             below=("binds" if service in component.settings.binds else "exposes", service),
         )
+
+
+def _needs_image(component: Process | ProcessGroup | None) -> bool:
+    """Return whether only the entry point of an image is the program of a process."""
+    from symphony.model import Process
+
+    if not isinstance(component, Process) or component.command or component.cmds:
+        return False
+    return not component.args or component.args[0].startswith("-")

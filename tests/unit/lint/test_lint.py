@@ -347,6 +347,13 @@ def test_the_hint_names_a_service_that_the_process_connects_to() -> None:
     ]
 
 
+def test_a_local_address_for_users_of_another_service_is_a_warning() -> None:
+    exp = one(env={"PUBLIC_URL": "http://localhost:80"})
+    exp.new_process("b", command="true").exposes({"web": 80})
+    (finding,) = findings_of(exp)
+    assert (finding.rule, finding.level) == ("localhost", WARNING)
+
+
 def test_several_processes_can_serve_one_port() -> None:
     exp = one(env={"LISTEN_PEER_URLS": "http://0.0.0.0:80", "PEER": "http://localhost:80"})
     exp.get_process("a").binds({"web": 80})
@@ -677,6 +684,20 @@ def test_services_on_one_machine_cannot_have_the_same_fixed_port(local: Target) 
     assert problems_of(exp, local) == [("error", "port-twice", problem)]
     # Each process is a Pod.
     assert problems_of(exp) == []
+
+
+@pytest.mark.parametrize("args", [[], ["--verbose"]])
+def test_a_process_that_needs_its_image_has_no_port_on_this_machine(
+    local: Target, args: list[str]
+) -> None:
+    for name in ("a", "b"):
+        exp = Experiment("e")
+        exp.new_process("a", command="true").exposes({"x": 80})
+        exp.new_process("b", command="true").exposes({"y": 80})
+        exp.get_process(name).command = None
+        exp.get_process(name).args = args
+        (finding,) = findings_of(exp, local)
+        assert (finding.rule, finding.processes) == ("refused", (name,))
 
 
 def test_a_client_of_a_service_without_replicas_is_warned(local: Target) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 
+import pytest
+
 from tests.cli.conftest import Program
 
 SERVER = """\
@@ -83,3 +85,20 @@ def test_the_result_is_printed_or_written(program: Program) -> None:
     assert program("import", "Procfile", "-o", "p.yml", "--force").returncode == 0
     for output in ("Procfile", "p.txt"):
         assert "must end with .yml" in program("import", "Procfile", "-o", output).stderr
+
+
+@pytest.mark.parametrize(
+    ("services", "options"),
+    [
+        ("{p: {image: x, command: run}}", "--follow"),
+        ("{p: {image: x, command: run}, q: {image: y}}", "-b kube --follow"),
+        ("{p: {image: x, command: --run}}", "-b kube --follow"),
+        ("{p: {build: .}}", "-b kube --build --follow"),
+    ],
+)
+def test_the_next_command_can_run_all_processes(
+    program: Program, services: str, options: str
+) -> None:
+    (program.directory / "compose.yml").write_text(f"services: {services}")
+    done = program("import", "compose.yml", "-o", "e.yml")
+    assert done.stderr.endswith(f"wrote e.yml; next: symphony launch e.yml {options}\n")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.exit_codes import OK
 from symphony.commandline.output.terminal import print_note, print_text
@@ -81,12 +82,28 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     if output is not None and not args.dry_run:
         _write(imported, source, output, force=args.force)
         if not args.json:
-            print_note(f"wrote {output}; next: {line.prog} launch {output} --follow")
+            options = _options_of_launch(imported)
+            print_note(f"wrote {output}; next: {line.prog} launch {output} {options}")
     elif output is not None and not args.json:
         print_note(f"would write {output}")
     elif output is None and not args.json:
         print_text(_text(imported, source).rstrip("\n"))
     return OK
+
+
+def _options_of_launch(imported: Imported) -> str:
+    """Return the options with which the experiment can be launched."""
+    processes = imported.document["processes"].values()
+    if not any(_needs_image(process) for process in processes):
+        return "--follow"
+    return "-b kube --build --follow" if "images" in imported.document else "-b kube --follow"
+
+
+def _needs_image(process: Mapping[str, Any]) -> bool:
+    """Return whether only the entry point of an image is the program of a process."""
+    if not process.keys().isdisjoint(("command", "cmd", "cmds")):
+        return False
+    return not process.get("args") or process["args"][0].startswith("-")
 
 
 def _show_import(imported: Imported, output: Path | None) -> None:

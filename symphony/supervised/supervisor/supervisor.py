@@ -32,8 +32,11 @@ from symphony.supervised.supervisor.children import Child, Children, ExitCallbac
 from symphony.supervised.supervisor.clock import LaunchClock, boot_time
 from symphony.supervised.supervisor.decision_loop import DecisionLoop
 from symphony.supervised.supervisor.event_loop import ERROR_PAUSE_SECONDS, EventLoop
-from symphony.supervised.supervisor.execution.executor import CHECK_INTERVAL_SECONDS, Executor
-from symphony.supervised.supervisor.execution.executor_context import ExecutorContext
+from symphony.supervised.supervisor.execution.executor import Executor
+from symphony.supervised.supervisor.execution.executor_context import (
+    CHECK_INTERVAL_SECONDS,
+    ExecutorContext,
+)
 from symphony.supervised.supervisor.execution.facts import Facts
 from symphony.supervised.supervisor.execution.held_resources import HeldResources
 from symphony.supervised.supervisor.execution.supervised_process import (
@@ -384,7 +387,7 @@ class Supervisor:
     def _handle_exit(
         self, child: Child, code: int | None, reason: str = "", log_bytes: int | None = None
     ) -> None:
-        self._executor.handle_exit(child, code, reason, log_bytes)
+        self._executor.stops_and_exits.handle_exit(child, code, reason, log_bytes)
 
     def _exit_if_finished(self) -> None:
         if self._state.finished:

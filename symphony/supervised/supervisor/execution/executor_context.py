@@ -15,6 +15,9 @@ from symphony.supervised.supervisor.execution.held_resources import HeldResource
 from symphony.supervised.supervisor.execution.supervised_process import ProcessTable
 from symphony.supervised.supervisor.process_host import ProcessHost
 
+# The interval at which the executor polls programs whose exit it cannot wait for.
+CHECK_INTERVAL_SECONDS = 0.05
+
 
 class ExecutorContext(NamedTuple):
     """The objects that the parts of an executor share, whose processes are those of ``processes``.

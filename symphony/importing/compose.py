@@ -95,7 +95,9 @@ def read(
     """
     imported = Imported(document={"name": name or default_name})
     compose = compose_files.read(paths, imported)
-    own_name = suggested_name(str(compose.get("name") or ""))
+    own_name = suggested_name(
+        with_defaults(str(compose.get("name") or ""), imported.document.get("parameters", {}))
+    )
     imported.document["name"] = name or own_name or default_name
     base = paths[0].absolute().parent
     processes = _Import(compose, imported, base, directory).run()

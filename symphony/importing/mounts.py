@@ -27,6 +27,7 @@ _KEY = re.compile(r"[-\w.]+", re.ASCII)
 _MAX_FILE_BYTES = 128 * 1024
 # The keys of a volume that `translate_volume` reads, and those without an effect here.
 _VOLUME_KEYS = frozenset({"consistency", "type", "source", "target", "read_only"})
+_OTHER_TYPES = ("cluster", "image", "npipe")
 _VOLUME_OPTIONS = frozenset({"", "cached", "consistent", "delegated", "ro", "rw", "z", "Z"})
 
 
@@ -80,6 +81,10 @@ class Mounts:
         volumes = value if isinstance(value, list) else [value]
         for item in volumes if value else ():
             fixed = self._with_defaults(item)
+            if isinstance(fixed, Mapping) and fixed.get("type") in _OTHER_TYPES:
+                problem = f"a volume of type {fixed['type']} has no equivalent"
+                self._imported.omit(where, problem, "copy its files into the image")
+                continue
             try:
                 volume = translate_volume(fixed)
                 subpath = self._report_options(where, fixed)

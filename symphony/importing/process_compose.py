@@ -95,9 +95,9 @@ def read(
     imported = Imported(document={})
     base = paths[0].absolute().parent
     contents = _merged_files(paths, imported)
-    own_name = suggested_name(str(contents.get("name") or ""))
-    imported.document["name"] = name or own_name or default_name
-    names = _Import(contents, imported, base, directory).run()
+    file = _Import(contents, imported, base, directory)
+    imported.document["name"] = name or suggested_name(file.own_name()) or default_name
+    names = file.run()
     checks.finish(imported, _KEYS, "processes", names)
     imported.omit(
         paths[0].name,
@@ -187,6 +187,12 @@ class _Import:
             file_variables=texts(contents.get("vars")),
         )
         self._ends_with: list[str] = []
+
+    def own_name(self) -> str:
+        """Return the name in the file, or an empty text."""
+        return str(
+            self._interpolation.resolved(self._values.text(self._contents.get("name") or ""))
+        )
 
     def run(self) -> dict[str, str]:
         """Translate the processes, and return their names in the file by those in the result."""

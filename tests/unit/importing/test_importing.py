@@ -39,6 +39,7 @@ def reasons(result: Imported) -> list[str]:
     [
         ("command: python3 a.py 'b c' $$X", {"args": ["python3", "a.py", "b c", "$X"]}),
         ("command: [a, 1, yes]", {"args": ["a", "1", "yes"]}),
+        ("command: [a, null]", {}),
         ("entrypoint: a b\ncommand: c", {"command": ["a", "b"], "args": ["c"]}),
         ("image: a/redis:7", {"container_image": "a/redis:7", "args": ["redis-server"]}),
         ("entrypoint: []\ncommand: c", {"command": ["c"]}),
@@ -376,6 +377,7 @@ def test_files_of_compose_are_mounted_on_kubernetes(tmp_path: Path) -> None:
             volumes:
               - {type: volume, source: data, target: /data, volume: {subpath: a/b, nocopy: true}}
               - {type: tmpfs, target: /t, tmpfs: {size: 1024, mode: 1777}}
+              - {type: image, source: busybox, target: /i}
             tmpfs: /run:size=64m,mode=1777
         secrets: {token: {file: token.txt}, key: {file: key.txt}}
         configs: {settings: {file: settings.yml}}
@@ -412,6 +414,7 @@ def test_files_of_compose_are_mounted_on_kubernetes(tmp_path: Path) -> None:
         "services.p.tmpfs: the option mode=1777 of /run has no equivalent",
         "services.p.volumes: volume.nocopy of /data has no equivalent",
         "services.p.volumes: tmpfs.mode of /t has no equivalent",
+        "services.p.volumes: a volume of type image has no equivalent",
     ]
 
 
@@ -658,6 +661,7 @@ def test_omissions_have_a_place_a_reason_and_a_fix(tmp_path: Path) -> None:
     [
         ("name: My_Shop\nservices: {p: {command: c}}", {}, "my-shop"),
         ("name: shop\nservices: {p: {command: c}}", {"name": "other"}, "other"),
+        ("name: ${NAME:-my}-shop\nservices: {p: {command: c}}", {}, "my-shop"),
         ("services: {p: {command: c}}", {}, "project-1"),
     ],
 )

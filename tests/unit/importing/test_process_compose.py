@@ -353,3 +353,9 @@ def test_variables_whose_values_determine_the_result(tmp_path: Path) -> None:
     assert {reason for reason in reasons(result) if reason.endswith(fixed)} == {
         f"processes.{key}: {fixed}" for key in keys
     }
+
+
+def test_the_name_in_a_file_can_be_a_variable(tmp_path: Path) -> None:
+    text = "name: ${NAME:-shop}\nprocesses: {p: {command: c}}"
+    (tmp_path / "process-compose.yaml").write_text(text)
+    assert import_file(tmp_path / "process-compose.yaml").document["name"] == "shop"

@@ -36,7 +36,7 @@ def mapping(value: Any) -> dict[str, Any]:
 
 def names(value: Any) -> list[str]:
     """Return the elements of a list as texts."""
-    if not isinstance(value, (list, tuple)):
+    if not isinstance(value, (list, tuple)) or None in value:
         raise TypeError(value)
     return [str(item) for item in value]
 

@@ -172,10 +172,10 @@ class ConfiguredValues(ABC):
 
     def _check_known(self, field: str) -> None:
         from symphony.config import fields
-        from symphony.support.names import did_you_mean
+        from symphony.support.names import OWN_KEY_PREFIX, did_you_mean
 
         known = (*fields.FIELDS, *fields.GROUPS, *self._own_fields())
-        if field not in known and not field.startswith(fields.OWN_KEY_PREFIX):
+        if field not in known and not field.startswith(OWN_KEY_PREFIX):
             raise SpecError(
                 f"a configuration has no key {shown(field)}{did_you_mean(field, known)}"
             )

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 
 from symphony.config.locations import expand_user
 from symphony.errors import SpecError, error_path, shown
-from symphony.support.names import MAX_LENGTH, check_name, did_you_mean, is_name, join_names
+from symphony.support.names import (
+    MAX_LENGTH,
+    OWN_KEY_PREFIX,
+    check_name,
+    did_you_mean,
+    is_name,
+    join_names,
+)
 
 KeyPath = tuple[str, ...]
 Values = dict[KeyPath, Any]
@@ -21,8 +28,6 @@ Values = dict[KeyPath, Any]
 # value and the base directory for relative paths.
 FieldReader = Callable[[object, Path], Any]
 
-# The prefix of user-defined keys. Every program accepts keys with this prefix.
-OWN_KEY_PREFIX = "x-"
 PROFILES = "profiles"
 
 

@@ -16,6 +16,9 @@ MAX_LENGTH = 63
 # Every process that a supervisor on this machine starts has the identifier of its run in this
 # environment variable.
 RUN_ID_VARIABLE = "SYMPHONY_RUN"
+# Keys of the user's own begin with this prefix, as in a compose file. In an experiment file they
+# hold values with YAML anchors, and in a configuration the settings of a program.
+OWN_KEY_PREFIX = "x-"
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 

@@ -93,6 +93,25 @@ descriptions of keys, and mark errors:
 
 In a JSON file, write the key `"$schema": "/path/to/experiment.schema.json"`. symphony ignores this
 key.
+
+## Write shared values once
+
+symphony ignores keys at the top level that begin with `x-`. Give their values YAML anchors, and use
+them in several processes:
+
+```yaml title="shared.yml"
+name: shared
+x-trainer: &trainer
+  command: [python, train.py]
+  env: &quiet {LEVEL: warning}
+processes:
+  small: *trainer
+  large:
+    <<: *trainer
+    env: {<<: *quiet, LAYERS: 48}
+```
+
+Variables of all processes can also be written in `env` at the top level.
 """
 
 SETTINGS = """

@@ -28,6 +28,7 @@ from symphony.model.settings import validators
 from symphony.model.settings.experiment_options import EXPERIMENT_OPTIONS
 from symphony.model.settings.table import SETTINGS
 from symphony.model.settings.value_types import Field
+from symphony.support.names import OWN_KEY_PREFIX
 
 if TYPE_CHECKING:
     from symphony.model.experiment.experiment import Experiment
@@ -104,7 +105,9 @@ class _Loader:
     def load(
         self, document: dict[str, Any], given_parameters: Mapping[str, object]
     ) -> Experiment | None:
-        document.pop(SCHEMA_KEY, None)
+        own = [key for key in document if key == SCHEMA_KEY or key.startswith(OWN_KEY_PREFIX)]
+        for key in own:
+            del document[key]
         document = self._calls.known_keys(
             document, EXPERIMENT_KEYS, "an experiment", _hint_for_experiment_key
         )
@@ -251,10 +254,11 @@ class _Loader:
 def _hint_for_experiment_key(key: str, value: Any) -> str:
     from symphony.model.document.other_formats.hints import experiment_hint
 
+    hint = experiment_hint(key)
     is_process = isinstance(value, Mapping) and not _PROCESS_KEYS.keys().isdisjoint(value)
-    if is_process:
+    if is_process and not hint:
         return f"; if {shown(key)} is a process, indent it below processes"
-    return experiment_hint(key)
+    return hint
 
 
 def _mapping_of_processes(value: Any) -> dict[str, Any]:

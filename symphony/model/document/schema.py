@@ -36,6 +36,7 @@ from symphony.model.settings.value_types import (
     or_reference,
     whole_match,
 )
+from symphony.support.names import OWN_KEY_PREFIX
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -108,6 +109,7 @@ def build() -> Schema:
         "description": "Processes that are launched together, and the services that connect them.",
         **options,
         "properties": properties,
+        "patternProperties": {f"^{OWN_KEY_PREFIX}": {}},
         "required": ["name"],
         "$defs": {
             **DEFINITIONS,

@@ -293,6 +293,14 @@ def test_anchors_and_merge_keys_are_supported(tmp_path: Path) -> None:
     assert process.settings.env == {"A": "010", "B": "3"}
 
 
+def test_keys_of_the_user_at_the_top_level_hold_anchors(tmp_path: Path) -> None:
+    text = (
+        "name: e\nx-base: &base {cmd: c}\nprocesses:\n  a: *base\n  b: {<<: *base, env: {A: 1}}\n"
+    )
+    experiment = load(tmp_path, text)
+    assert [process.cmds for process in experiment.list_all_processes()] == [["c"], ["c"]]
+
+
 def test_the_first_mapping_in_a_list_of_merged_mappings_takes_precedence(tmp_path: Path) -> None:
     """PyYAML 6.0.4 takes the values of the last mapping."""
     text = (

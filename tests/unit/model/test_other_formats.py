@@ -267,12 +267,12 @@ def test_a_group_gets_only_hints_with_its_own_keys() -> None:
 
 
 def test_hints_for_keys_at_the_top_level() -> None:
-    document = {"name": "e", "services": {}, "x-common": {}, "frobnicate": 1}
+    document = {"name": "e", "services": {}, "defaults": {"env": {}}, "frobnicate": 1}
     hints = [
         str(error).partition("; ")[2] for error in load_experiment(Experiment, document).errors
     ]
     assert hints[0].startswith("the file is a compose file: run 'symphony import FILE'")
-    assert hints[1].startswith("remove it")
+    assert hints[1] == "write x-defaults: &defaults, and <<: *defaults in each process"
     assert hints[2].startswith("known keys: ")
     assert not any(experiment_hint(key) for key in EXPERIMENT_KEYS)
 

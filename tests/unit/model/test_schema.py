@@ -112,6 +112,7 @@ def test_schema_accepts_dumps(data: dict[str, Any]) -> None:
 
 FULL: dict[str, Any] = {
     "name": "everything",
+    "x-own": [{"any": "value"}],
     "secrets": {"token": "token.txt"},
     "port_range": [7000, 7010],
     "preamble_cmds": ["source env"],

@@ -51,8 +51,6 @@ def process_hint(key: str, value: Any, name: str, known: Collection[str]) -> str
 
 def experiment_hint(key: str) -> str:
     """Return the end of the error message for an unknown key at the top level, if it is known."""
-    if key.startswith("x-"):
-        return "; remove it: anchors can be set on any value"
     hint = EXPERIMENT_KEYS.get(key)
     return f"; {hint}" if hint else ""
 

@@ -680,6 +680,7 @@ EXPERIMENT_KEYS: dict[str, str] = {
     "apiVersion": "the file describes Kubernetes objects: write processes with their commands",
     "kind": "the file describes Kubernetes objects: write processes with their commands",
     "configs": "use volumes: [{config: {config: NAME, files: [...], mount_path: /etc/app}}]",
+    "defaults": "write x-defaults: &defaults, and <<: *defaults in each process",
     "depends_on": "set starts_after on a process",
     "environment": "write env: {LEVEL: info}",
     "include": "use YAML anchors, or a Python file",

@@ -94,6 +94,28 @@ class TestPendingReasons:
             "p64: pending: ImagePullBackOff: a",
         ]
 
+    def test_processes_with_the_same_reason_one_after_another_share_a_few_lines(self) -> None:
+        reasons = PendingReasons()
+        started = status(*["ContainerCreating"] * 300, code=ReasonCode.CREATING).processes
+        lines = []
+        for second in range(400):
+            shown = ExperimentStatus(name="rl", backend="kube", processes=started[: second + 1])
+            reasons.update(shown, float(second))
+            lines += reasons.due_lines(float(second))
+        assert len(lines) == 6
+        assert lines[:2] == [
+            "p0: pending: ContainerCreating",
+            "p1, p2, p3 and 7 more: pending: ContainerCreating",
+        ]
+        assert reasons.next_time() is None
+
+    def test_a_line_about_one_reason_does_not_delay_another(self) -> None:
+        reasons = PendingReasons()
+        reasons.update(status("ContainerCreating", code=ReasonCode.CREATING), 0.0)
+        assert len(reasons.due_lines(USUAL_DELAY_SECONDS)) == 1
+        reasons.update(status(FULL), USUAL_DELAY_SECONDS)
+        assert reasons.next_time() == USUAL_DELAY_SECONDS + PROBLEM_DELAY_SECONDS
+
     @pytest.mark.parametrize(
         "settings",
         [

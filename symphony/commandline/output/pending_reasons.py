@@ -1,7 +1,8 @@
 """Notes on standard error about processes that have not started, and about whole experiments.
 
 Each reason for a pending process is reported once, after it has remained unchanged for some time.
-The note of an experiment is reported immediately.
+Many processes that have the same reason one after another share a few lines. The note of an
+experiment is reported immediately.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.output.terminal import ProgressLine, print_note
 from symphony.status import ReasonCode, State
-from symphony.support.causes import group_by_cause
+from symphony.support.causes import group_by_cause, renamed
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -40,18 +41,27 @@ OnChange = Callable[["ExperimentStatus"], None]
 class _Pending:
     """The reason why a process is pending.
 
-    ``since`` is the time at which this reason was first seen.
+    ``cause`` is the reason without the name of the process. ``since`` is the time at which this
+    reason was first seen.
     """
 
     reason: str
+    cause: str
     code: ReasonCode | None
     since: float
 
     @property
-    def due(self) -> float:
-        """The time at which the reason is due to be reported."""
-        is_usual = self.code in _USUAL_CODES
-        return self.since + (USUAL_DELAY_SECONDS if is_usual else PROBLEM_DELAY_SECONDS)
+    def delay(self) -> float:
+        """The seconds after which the reason is reported."""
+        return USUAL_DELAY_SECONDS if self.code in _USUAL_CODES else PROBLEM_DELAY_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pause:
+    """The time without another line about the same cause."""
+
+    end: float
+    seconds: float
 
 
 class PendingReasons:
@@ -63,6 +73,7 @@ class PendingReasons:
     def __init__(self) -> None:
         self._pending: dict[str, _Pending] = {}
         self._reported: set[tuple[str, str]] = set()
+        self._pauses: dict[str, _Pause] = {}
 
     def update(self, status: ExperimentStatus, now: float) -> None:
         """Replace the reasons with those in a new status."""
@@ -76,20 +87,30 @@ class PendingReasons:
             if known is not None and known.reason == process.reason:
                 since = known.since
             self._pending[process.path] = _Pending(
-                reason=process.reason, code=process.reason_code, since=since
+                reason=process.reason,
+                cause=renamed(process.reason, process.path, ""),
+                code=process.reason_code,
+                since=since,
             )
 
     def due_lines(self, now: float) -> list[str]:
         """Return the lines to report now, such as ``main: pending: Unschedulable: ...``.
 
-        Processes with the same reason share a line. A reason that recurs is not reported again. For
-        example, two reasons alternate while Kubernetes retries an image pull.
+        Processes with the same reason share a line, and the time to the next line about this reason
+        doubles. A reason that recurs is not reported again. For example, two reasons alternate
+        while Kubernetes retries an image pull.
         """
-        due = []
+        due: list[tuple[str, str]] = []
+        reported: dict[str, _Pending] = {}
         for path, pending in self._unreported().items():
-            if pending.due <= now:
+            if self._due(pending) <= now:
                 due.append((path, pending.reason))
+                reported[pending.cause] = pending
         self._reported.update(due)
+        for cause, pending in reported.items():
+            before = self._pauses.get(cause)
+            seconds = pending.delay if before is None else 2 * before.seconds
+            self._pauses[cause] = _Pause(end=now + seconds, seconds=seconds)
         lines: list[str] = []
         for group in group_by_cause(due):
             line = f"{group}: pending"
@@ -101,7 +122,13 @@ class PendingReasons:
 
         Return None if every reason has been reported.
         """
-        return min((pending.due for pending in self._unreported().values()), default=None)
+        return min((self._due(pending) for pending in self._unreported().values()), default=None)
+
+    def _due(self, pending: _Pending) -> float:
+        """Return the time at which a reason is due to be reported."""
+        due = pending.since + pending.delay
+        pause = self._pauses.get(pending.cause)
+        return due if pause is None else max(due, pause.end)
 
     def _unreported(self) -> dict[str, _Pending]:
         return {

@@ -31,7 +31,9 @@ from symphony.supervised.supervisor.execution.stopper import StopOrder
 from symphony_slurm import remote_children
 from symphony_slurm.job.agent_protocol import Channel, Message, receive_hello
 from symphony_slurm.job.agent_returns import AgentReturns
-from symphony_slurm.remote_children import Agent, Agents, RemoteChild, RemoteChildren, RemoteHost
+from symphony_slurm.job.agents import Agent, Agents
+from symphony_slurm.remote_children import RemoteChild, RemoteChildren
+from symphony_slurm.remote_host import RemoteHost
 
 TOKEN, RUN_ID = b"token", uuid.uuid4().hex
 TIMEOUT_SECONDS = 60.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.supervised.record.directory import RunDirectory
 from symphony_slurm.job.agent_protocol import Channel, Message, receive_hello
-from symphony_slurm.remote_children import Agent, lost_agents, note_lost
+from symphony_slurm.job.agents import Agent, lost_agents, note_lost
 from symphony_slurm.run_files import AGENT_TIMEOUT_SECONDS, NODES_FILE
 from symphony_slurm.slurm import explanation, is_unreachable
 

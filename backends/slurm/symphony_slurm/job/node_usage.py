@@ -30,7 +30,7 @@ OnSample = Callable[[ExperimentUsage], None]
 
 
 class AgentConnection(Protocol):
-    """The connection to an agent; see `symphony_slurm.remote_children.Agent`."""
+    """The connection to an agent; see `symphony_slurm.job.agents.Agent`."""
 
     @property
     def node(self) -> str:

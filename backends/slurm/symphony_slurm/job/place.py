@@ -19,6 +19,7 @@ from symphony.supervised.processes.spec import ProcessSpec, with_devices
 from symphony.supervised.record.directory import RunDirectory
 from symphony.support.replace_file import replace_file
 from symphony_slurm.job.accept_agents import JobFailed
+from symphony_slurm.job.agents import Agents, own_node
 from symphony_slurm.job.placement import (
     Node,
     Placement,
@@ -26,7 +27,6 @@ from symphony_slurm.job.placement import (
     render_placed,
     resolve_on_hosts,
 )
-from symphony_slurm.remote_children import Agents, own_node
 from symphony_slurm.run_files import NODES_FILE
 
 

@@ -31,13 +31,9 @@ from symphony.supervised.supervisor.supervisor import Supervisor
 from symphony.support.replace_file import replace_file
 from symphony_slurm.job.accept_agents import JobFailed, accept_again, accept_agents
 from symphony_slurm.job.agent_returns import AgentReturns
-from symphony_slurm.remote_children import (
-    Agent,
-    Agents,
-    RemoteChildren,
-    RemoteHost,
-    own_node,
-)
+from symphony_slurm.job.agents import Agent, Agents, own_node
+from symphony_slurm.remote_children import RemoteChildren
+from symphony_slurm.remote_host import RemoteHost
 from symphony_slurm.run_files import (
     ALIVE_FILE,
     FAILURE_FILE,

@@ -29,7 +29,7 @@ _READ_BYTES = 1 << 15
 
 
 class AgentConnection(Protocol):
-    """The connection to an agent; see `symphony_slurm.remote_children.Agent`."""
+    """The connection to an agent; see `symphony_slurm.job.agents.Agent`."""
 
     def order(self, order: str, **arguments: Any) -> None:
         """Send an order."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.importing import merge_compose_files
+from symphony.importing import merge_compose_files, numbers
 from symphony.importing.interpolation import Interpolation
 from symphony.importing.result import Imported
 from symphony.model.document.other_formats.values import mapping
@@ -118,14 +118,36 @@ class _Reader:
     def _contents(self, path: Path, project: _Project) -> dict[str, Any]:
         from symphony.model.document.documents import from_yaml, read_text
 
-        data, _ = from_yaml(path, read_text(path), lambda *_: True, merge_compose_files.TAGS)
+        tags = {**merge_compose_files.TAGS, **numbers.TAGS}
+        data, _ = from_yaml(path, read_text(path), lambda *_: True, tags)
         if not isinstance(data, Mapping):
             raise SpecError(f"{path}: the file is not a mapping; give a compose file or a Procfile")
+        self._convert_numbers(data.get("services"))
+        data = merge_compose_files.mapped(data, str)
         services = data.get("services")
         for service in services.values() if isinstance(services, Mapping) else ():
             if isinstance(service, dict) and isinstance(service.get("environment"), (list, dict)):
                 service["environment"] = _with_values(service["environment"], project.values)
         return dict(self._interpolation.replaced(data, project.values))
+
+    def _convert_numbers(self, services: Any) -> None:
+        """Replace the numbers in variables and build arguments as compose does."""
+        for name, service in services.items() if isinstance(services, dict) else ():
+            given = service if isinstance(service, dict) else {}
+            build = given.get("build")
+            arguments = build.get("args") if isinstance(build, dict) else None
+            for key, values in (("environment", given.get("environment")), ("build", arguments)):
+                if isinstance(values, dict):
+                    self._convert_values(f"services.{name}.{key}", values)
+
+    def _convert_values(self, where: str, values: dict[str, Any]) -> None:
+        for key, item in values.items():
+            text = item.value() if isinstance(item, numbers.Number) else item
+            if text != item:
+                values[key] = text
+                problem = f"the value is {text}, as compose reads the number {item}"
+                fix = "write it in quotes if it is a text"
+                self._imported.omit(f"{where}.{key}", problem, fix)
 
     def extends(self, service: Mapping[str, Any]) -> Any:
         """Return the value of the key ``extends`` of a service."""

@@ -257,9 +257,10 @@ def from_yaml(
     """Parse the contents of a YAML file. Return the data and a function that locates its values.
 
     The data is None if the file is empty. Values for which ``is_text`` returns true are read as
-    text. ``tags`` contains the tags that the file can use in addition to those of YAML. Raises
-    `SpecError` if the text is not valid YAML, contains a duplicate key, a key that is not a scalar
-    or another tag, or exceeds a limit.
+    text. ``tags`` contains the tags that the file can use in addition to those of YAML, and those
+    of YAML whose values are converted if they are read as text. Raises `SpecError` if the text is
+    not valid YAML, contains a duplicate key, a key that is not a scalar or another tag, or exceeds
+    a limit.
     """
     reader = _Reader(text, is_text, tags)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -435,7 +436,8 @@ class _Reader:
             ]
         # Timestamps remain text, so that the same data can be written as JSON.
         if node.tag == _TIMESTAMP_TAG or (as_text and node.tag != _NULL_TAG):
-            return node.value
+            from_tag = self._tags.get(node.tag)
+            return node.value if from_tag is None else from_tag(node.tag, node.value)
         if node.tag == _INTEGER_TAG and len(node.value) > MAX_DIGITS:
             raise _UnsupportedYaml(problem=TOO_MANY_DIGITS, problem_mark=node.start_mark)
         if node.tag == _BINARY_TAG:

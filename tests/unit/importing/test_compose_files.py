@@ -223,3 +223,23 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, text: str, error: str) -> No
     (main,) = written(tmp_path, main=text)
     with pytest.raises(Exception, match=error):
         contents_of(main)
+
+
+def test_numbers_in_variables_are_those_that_compose_reads(tmp_path: Path) -> None:
+    numbers = "1.50 1.5, -1.0 -1, .5 0.5, 022 18, 0x1F 31, +1_000 1000, 16.8 16.8, 0 0, '022' 022"
+    numbers += ", 1:30 1:30, 0b11 3, 12345678901234567890 12345678901234567890"
+    texts = dict(pair.split() for pair in numbers.split(", "))
+    lines = "".join(f"        A{index}: {text}\n" for index, text in enumerate(texts))
+    (tmp_path / "a.yml").write_text(
+        f"services:\n  web:\n    build: {{args: {{V: 1.10}}}}\n    command: [a, '022']\n"
+        f"    environment:\n{lines}        NUMBER: 0o17\n    mem_limit: 010\n"
+    )
+    imported = Imported(document={})
+    service = compose_files.read([tmp_path / "a.yml"], imported)["services"]["web"]
+    given = service["environment"]
+    assert [given[f"A{index}"] for index in range(len(texts))] == list(texts.values())
+    assert (service["build"]["args"], service["mem_limit"]) == ({"V": "1.1"}, "010")
+    assert str(imported.omissions[-1]) == (
+        "services.web.build.V: the value is 1.1, as compose reads the number 1.10; write it in "
+        "quotes if it is a text"
+    )

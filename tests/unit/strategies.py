@@ -330,7 +330,13 @@ def _join(draw: st.DrawFn, members: dict[str, Any]) -> None:
             if draw(st.booleans()):
                 owner.setdefault("encrypted", []).append(service)
             owner["ready"] = draw(
-                st.sampled_from([{"tcp": service}, {"http": [service, "/health"], "timeout": 5}])
+                st.sampled_from(
+                    [
+                        {"tcp": service},
+                        {"http": [service, "/health"], "timeout": 5},
+                        {"http": service},
+                    ]
+                )
             )
     for owner in owners:
         if bound and draw(st.booleans()):

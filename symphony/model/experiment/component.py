@@ -268,7 +268,7 @@ class Component(SettingMethods):
         test: Mapping[str, Any] | None = None,
         *,
         tcp: str | None = None,
-        http: tuple[str, str] | None = None,
+        http: tuple[str, str] | str | None = None,
         command: validators.Strings | None = None,
         log: str | None = None,
         timeout: float | str = 60,
@@ -276,16 +276,17 @@ class Component(SettingMethods):
         """Set the test that determines when the process is ready.
 
         Give exactly one test. ``tcp`` is one of the process's services; the test succeeds if the
-        service accepts a connection. ``http`` is ``(service, path)``; the test succeeds if the
-        service answers a GET request for the path with a status from 200 to 399; redirections are
-        not followed, except on Kubernetes, where the page that they lead to must answer in the same
-        way. ``command`` runs in the process's environment and directory; the test succeeds if the
-        command exits with status 0. A string is a line for a shell. ``log`` is a regular
-        expression; the test succeeds if the expression matches part of an output line, without its
-        colours and other control characters. If the test has not succeeded within ``timeout``, in
-        seconds or with a unit such as ``"2m"``, the process is not ready in time, and the processes
-        that wait for it do not start. The test continues, so that the process can become ready
-        later. ``test`` is a mapping with the names of all arguments instead.
+        service accepts a connection. ``http`` is ``(service, path)``, or a text such as
+        ``"web/health"``; the test succeeds if the service answers a GET request for the path, by
+        default ``/``, with a status from 200 to 399; redirections are not followed, except on
+        Kubernetes, where the page that they lead to must answer in the same way. ``command`` runs
+        in the process's environment and directory; the test succeeds if the command exits with
+        status 0. A string is a line for a shell. ``log`` is a regular expression; the test succeeds
+        if the expression matches part of an output line, without its colours and other control
+        characters. If the test has not succeeded within ``timeout``, in seconds or with a unit such
+        as ``"2m"``, the process is not ready in time, and the processes that wait for it do not
+        start. The test continues, so that the process can become ready later. ``test`` is a mapping
+        with the names of all arguments instead.
         """
         if test is not None:
             _refuse_keywords("ready", [tcp, http, command, log])

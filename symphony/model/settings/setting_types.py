@@ -115,8 +115,9 @@ READY_FIELDS = field_table(
     Field(
         name="http",
         type=HTTP_TEST,
-        description="[service, path]; the test succeeds when the service answers a GET request for "
-        "the path with a status from 200 to 399",
+        description="a service and a path, such as web/health or [web, /health]; the test succeeds "
+        "when the service answers a GET request for the path, by default /, with a status from 200 "
+        "to 399",
     ),
     Field(
         name="command",

@@ -382,9 +382,13 @@ def list_of_records(item_schema: Schema, read_item: PartsReader) -> ValueType:
 
 
 def _http_test(value: object, _: str) -> list[str]:
+    if isinstance(value, str) and "://" not in value:
+        service, _slash, page = value.partition("/")
+        value = [service, f"/{page}"]
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise SpecError(
-            f"http must be a service and a path, such as ['web', '/health'], not {shown(value)}"
+            "http must be a service and a path, such as web/health or ['web', '/health'], not "
+            f"{shown(value)}"
         )
     service, path = value
     return [
@@ -498,12 +502,15 @@ NAMES = ValueType(any_of(NAME.schema, list_of(NAME.schema)), _names)
 FLAG = ValueType({"type": ["boolean", "string"], "pattern": or_reference()}, validators.flag)
 REGULAR_EXPRESSION = ValueType(definition("text"), _regular_expression)
 HTTP_TEST = ValueType(
-    {
-        "type": "array",
-        "prefixItems": [NAME.schema, ABSOLUTE_PATH.schema],
-        "items": False,
-        "minItems": 2,
-    },
+    any_of(
+        {"type": "string", "pattern": or_reference(f"^{names._LABEL.pattern}(/|$)")},
+        {
+            "type": "array",
+            "prefixItems": [NAME.schema, ABSOLUTE_PATH.schema],
+            "items": False,
+            "minItems": 2,
+        },
+    ),
     _http_test,
 )
 PROGRAM_OR_LINE = ValueType(

@@ -10,6 +10,7 @@ from typing import Any
 from symphony.importing import service_images
 from symphony.importing.host_names import HostNames, Replaced, Service
 from symphony.importing.interpolation import escaped
+from symphony.importing.procfile import port_in_line
 from symphony.importing.result import Imported
 from symphony.model.document.other_formats.known_keys import service_names
 from symphony.support.hidden_values import shown_value
@@ -94,7 +95,7 @@ def connect(processes: Sequence[Process], imported: Imported) -> None:
     for process in processes:
         service = services[process.host]
         mentioned_port = mentioned.get(process.host)
-        ports = process.image_ports if mentioned_port is None else (mentioned_port,)
+        ports = _ports_of_program(process) if mentioned_port is None else (mentioned_port,)
         if not service.ports:
             service.ports = service_names(process.name, ports)
     _report_parameters(HostNames(every), imported)
@@ -112,6 +113,15 @@ def connect(processes: Sequence[Process], imported: Imported) -> None:
     _connect_to_servers(processes, imported)
 
 
+def _ports_of_program(process: Process) -> tuple[int, ...]:
+    """Return the port in the command of a process, if it is a server, or those of its image."""
+    words = [*process.settings.get("command", ()), *process.settings.get("args", ())]
+    port = port_in_line(" ".join(["", *words]))
+    if port is None or not process.image_ports or service_images.has_client(words):
+        return process.image_ports
+    return (port,)
+
+
 def _assumed(process: Process, service: Service, used: set[str], imported: Imported) -> set[str]:
     """Return the services of a process whose ports are those of its image.
 
@@ -126,7 +136,7 @@ def _assumed(process: Process, service: Service, used: set[str], imported: Impor
         return set()
     if service.ports:
         ports = " and ".join(map(str, service.ports.values()))
-        problem = f"no port is given, and it binds {ports}, as is usual for its image"
+        problem = f"no port is given, and it binds {ports}, as its command or its image suggests"
         imported.omit(process.where, problem, "correct binds if it has another port")
     return set(service.ports)
 

@@ -62,7 +62,7 @@ def read(path: Path, *, name: str, directory: Path) -> Imported:
             )
         port = first_port + PORTS_PER_PROCESS * len(processes)
         processes[process] = _process(process, match[2], port)
-        if process == "web" and _port_in_line(match[2]) is None and not _uses_port(match[2]):
+        if process == "web" and port_in_line(match[2]) is None and not _uses_port(match[2]):
             imported.omit(
                 f"line {number}",
                 f"the program listens on port {port} only if it reads the variable PORT",
@@ -89,7 +89,7 @@ def _uses_port(line: str) -> bool:
     return _PORT_VARIABLE.search(line) is not None
 
 
-def _port_in_line(line: str) -> int | None:
+def port_in_line(line: str) -> int | None:
     """Return the port on which the program of a line listens, or None if the line has none."""
     match = _OWN_PORT.match(line)
     if match is None and not _SHELL_OPERATOR.search(line) and not _CLIENT.match(line):
@@ -104,7 +104,7 @@ def _process(name: str, line: str, port: int) -> dict[str, Any]:
     By convention, the process ``web`` listens on PORT even if its line does not contain the
     variable.
     """
-    own_port = _port_in_line(line)
+    own_port = port_in_line(line)
     if own_port is not None:
         return {"cmd": line, "exposes": {name: own_port}}
     if name != "web" and not _uses_port(line):

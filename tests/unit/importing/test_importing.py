@@ -266,7 +266,7 @@ def test_processes_connect_to_those_on_which_they_depend(tmp_path: Path) -> None
             depends_on: {seed: {condition: service_completed_successfully}, tools: {}, web: {}}
           db: {image: postgres}
           cache: {image: redis, expose: [6380]}
-          queue: {image: nats}
+          queue: {image: nats, command: nats-server --port 4223}
           dump: {image: mysql, command: sh -c 'mysqldump -h db x'}
           seed: {image: x, command: seed}
           tools: {image: mysql, profiles: [debug]}
@@ -279,7 +279,7 @@ def test_processes_connect_to_those_on_which_they_depend(tmp_path: Path) -> None
         "worker": None,
         "db": {"db": 5432},
         "cache": {"cache": 6380},
-        "queue": {"queue": 4222},
+        "queue": {"queue": 4223},
         "dump": None,
         "seed": None,
         "tools": {"tools": 3306},
@@ -289,12 +289,12 @@ def test_processes_connect_to_those_on_which_they_depend(tmp_path: Path) -> None
         "web": ["api", "api-90"],
         "api": ["db", "cache"],
     }
-    usual = "as is usual for its image"
+    usual = "as its command or its image suggests"
     unknown = "its port is not known, without which its name is not a host name on Kubernetes"
     assert [reason for reason in reasons(result) if "port" in reason][1:] == [
         f"services.api: no port is given, and it binds 80 and 90, {usual}",
         f"services.db: no port is given, and it binds 5432, {usual}",
-        f"services.queue: no port is given, and it binds 4222, {usual}",
+        f"services.queue: no port is given, and it binds 4223, {usual}",
         f"services.tools: no port is given, and it binds 3306, {usual}",
         f"services.worker: {unknown}",
         f"services.seed: {unknown}",

@@ -73,6 +73,16 @@ def running(**fields: Any) -> ExperimentStatus:
             "the command failed: db is starting up",
         ),
         (EXEC, "failed: ", "the command failed"),
+        (
+            EXEC,
+            'failed: command timed out: "sh -c check\\nexec \\"$@\\"" timed out after 10s',
+            "the command takes longer than 10 s",
+        ),
+        (
+            {**EXEC, "timeoutSeconds": 10},
+            'failed: command "sh -c check" timed out',
+            "the command takes longer than 10 s",
+        ),
         (EXEC, "errored: rpc error: no such file", "the command failed: rpc error: no such file"),
     ],
 )

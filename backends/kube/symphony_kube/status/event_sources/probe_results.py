@@ -26,6 +26,10 @@ _CONTAINER = re.compile(r"spec\.containers\{(.+)\}")
 _STATUS = re.compile(r"HTTP probe failed with statuscode: ([0-9]+)")
 _REFUSED = re.compile(r"dial tcp (\S+): connect: connection refused")
 _TIMEOUT = re.compile(r"context deadline exceeded|i/o timeout|Client\.Timeout")
+# The command is quoted, and followed by the limit if the kubelet knows it.
+_COMMAND_TIMEOUT = re.compile(
+    r'command (?:timed out: )?".*" timed out(?: after (?P<seconds>[0-9.]+)s)?\s*', re.DOTALL
+)
 
 
 def awaits_results(status: ExperimentStatus, now: float) -> bool:
@@ -107,6 +111,10 @@ def probe_result(message: str, pod: Object, container: Object) -> str:
     line = last_line(message, MAX_CHARACTERS)
     if "exec" not in probe:
         return line
+    too_slow = _COMMAND_TIMEOUT.fullmatch(message)
+    if too_slow is not None:
+        seconds = too_slow["seconds"] or probe.get("timeoutSeconds", 1)
+        return f"the command takes longer than {seconds} s"
     return f"the command failed: {line}" if line else "the command failed"
 
 

@@ -4,7 +4,8 @@ import os
 import socket
 
 host, port = os.environ["RAY_ADDRESS"].rsplit(":", 1)
-with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+[(family, kind, _, _, head), *_] = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)
+with socket.socket(family, kind) as probe:
     # This selects the network interface for the head, and sends nothing.
-    probe.connect((host, int(port)))
+    probe.connect(head)
     print(probe.getsockname()[0])

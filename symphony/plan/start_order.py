@@ -137,5 +137,7 @@ def _obstacle(name: str, condition: str, track: Awaited) -> str:
         suffix = " before it was ready" if condition == "ready" else ""
         return f"{name} exited{suffix}"
     if condition == "ready" and track.never_ready:
-        return f"{name} was {track.reason}"
+        # The reason of a process that is being stopped is the stop.
+        is_about_readiness = track.reason.startswith("not ready")
+        return f"{name} was {track.reason if is_about_readiness else 'not ready in time'}"
     return ""

@@ -356,6 +356,15 @@ class _PodParser:
             return None
         return parse_time(condition.get("lastTransitionTime"))
 
+    def _lost_readiness(self, started: float) -> bool:
+        """Return whether all containers were ready at a time after ``started``, and are not now.
+
+        The condition of a Pod whose containers were never ready is older than their start.
+        """
+        condition = self._condition("ContainersReady")
+        changed = parse_time(condition.get("lastTransitionTime"))
+        return condition.get("status") == "False" and changed is not None and changed > started
+
     def _terminated(self, container: Object, status: Object, terminated: Object) -> ContainerStatus:
         exit_code: int | None = terminated.get("exitCode", 0)
         if not exit_code and terminated.get("signal"):
@@ -383,7 +392,7 @@ class _PodParser:
             next_start = ended + reasons.crash_loop_seconds(restarts, ran_seconds)
         return ContainerStatus(
             state=state,
-            was_ready=started is not None and not is_probed,
+            was_ready=started is not None and (not is_probed or self._lost_readiness(started)),
             ready_since=None if is_probed else started,
             exit_code=exit_code,
             cause=cause,

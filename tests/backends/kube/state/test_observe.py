@@ -437,6 +437,22 @@ def test_process_that_has_exited_is_not_late():
     assert (process.state, process.not_ready_in_time) == (FAILED, False)
 
 
+@pytest.mark.parametrize(
+    ("changed", "was_ready"),
+    # The process started at 1. The kubelet creates the condition before that.
+    [(0, False), (1, False), (2, True)],
+)
+def test_the_pod_of_a_process_that_has_exited_shows_whether_it_was_ready(changed, was_ready):
+    """A program that has just been started has not observed the process while it was ready."""
+    unready = condition("ContainersReady", "False", "PodFailed", at=changed)
+    server = pod(ended(1, conditions=[unready]), containers=PROBED)
+    roster = (*READY_IN_30_S, Unit(name="q", processes=("q",), starts_after={"p": "ready"}))
+    found = observe("e", [server], now=AT + 5, roster=roster)
+    assert found.containers["p"].was_ready is was_ready
+    client = found.containers["q"]
+    assert client.reason == ("" if was_ready else "never started: p failed")
+
+
 READY_BY_LOG = (
     Unit(name="p", processes=("p",), ready={"p": 30.0}, logs={"p": "^up"}),
     Unit(name="q", processes=("q",), starts_after={"p": "ready"}),

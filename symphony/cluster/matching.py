@@ -62,7 +62,7 @@ def find_status(
         actual = f"in group {found.group!r}" if found.group else "in no group"
         raise NotFound(
             f"process {process!r} of experiment {status.name!r} is {actual}, "
-            f"not in {process_group!r}"
+            f"not in {process_group!r}; write {found.path}"
         )
     return found
 

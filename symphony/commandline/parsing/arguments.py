@@ -188,7 +188,8 @@ class Parser(argparse.ArgumentParser):
     """A parser that raises `UsageError` instead of printing its usage and exiting.
 
     Options can appear between arguments. Option groups whose titles begin with `COMMON_OPTIONS`
-    come last in the help. ``option_hints`` maps unknown options to hints for the error message.
+    come last in the help. ``option_hints`` maps unknown options to hints for the error message. The
+    key ``""`` stands for all options that it does not contain.
     """
 
     option_hints: Mapping[str, str] = {}
@@ -238,7 +239,9 @@ class Parser(argparse.ArgumentParser):
         option = options[0]
         hint = self.option_hints.get(option.partition("=")[0])
         if hint is None:
-            hint = did_you_mean(option, self._option_string_actions)
+            hint = did_you_mean(option, self._option_string_actions) or self.option_hints.get(
+                "", ""
+            )
         self.error(f"unknown option {option!r}{hint}")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:

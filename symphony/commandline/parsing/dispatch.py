@@ -344,7 +344,9 @@ def _option_hints(verb: str | None, prog: str) -> dict[str, str]:
     from symphony.commandline.parsing.words import option_hints
 
     hints = hints_for_backend_options()
-    if verb is not None:
+    if verb is None:
+        hints.update(dict.fromkeys(("-v", "-V"), "; use --version"))
+    else:
         hints.update(option_hints(verb, f"{prog} {verb}"))
     return hints
 

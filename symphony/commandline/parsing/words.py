@@ -16,13 +16,15 @@ _DESCRIBE = "'{prog} describe NAME PROCESS'"
 _HISTORY = "'{prog} history'"
 _LIST = "'{prog} ls'"
 _REFRESH = "'{prog} ps NAME --watch'"
+_RESTART = "'{prog} restart NAME PROCESS'"
 _SHELL = "'{prog} exec NAME PROCESS -- bash'"
 _STATES = "'{prog} ps NAME'"
 _STATES_HERE = _STATES + ", or '{prog} ps' in the directory of the experiment's file"
 _SUBMIT = "'{prog} submit -- COMMAND'"
+_USAGE = "'{prog} ps NAME --usage', or '{prog} top NAME'"
 
-# Maps a command of another program to the commands to use instead. ``{prog}`` is the name of the
-# program that the user has run.
+# Maps a command of another program, or a command and its first argument, to the commands to use
+# instead. ``{prog}`` is the name of the program that the user has run.
 COMMANDS: dict[str, str] = {
     "apply": "'{prog} up FILE'",
     "bash": _SHELL,
@@ -31,18 +33,26 @@ COMMANDS: dict[str, str] = {
     "create": "'{prog} launch FILE'",
     "d": _DELETE,
     "db": _DELETE,
+    "deploy": "'{prog} up FILE'",
+    "dry-run": "'{prog} launch FILE --dry-run'",
     "e": _STATES_HERE,
     "get": "'{prog} ls', or '{prog} ps EXPERIMENT' for the processes of an experiment",
     "help": "'{prog} --help', or '{prog} COMMAND --help'",
     "kill": "'{prog} delete NAME', or '{prog} signal NAME PROCESS --signal KILL'",
     "l": "'{prog} logs NAME'",
+    "lint": "'{prog} check FILE'",
     "login": "'{prog} attach NAME PROCESS'",
     "lse": _LIST,
     "lsp": _STATES,
     "p": _STATES,
+    "pause": "'{prog} signal NAME PROCESS --signal STOP'",
+    "plan": "'{prog} diff FILE'",
     "port": "'{prog} visit NAME SERVICE'",
+    "port-forward": "'{prog} forward NAME PROCESS PORT:LOCAL'",
     "requeue": "'{prog} rerun RUN'",
-    "rollout": "'{prog} up FILE', or '{prog} restart NAME PROCESS'",
+    "rollout": "'{prog} up', or '{prog} restart NAME PROCESS'",
+    "rollout restart": _RESTART,
+    "rollout status": "'{prog} ps NAME PROCESS'",
     "run": "'{prog} launch FILE', or '{prog} submit -- COMMAND' for a single command",
     "runopts": "'{prog} backends'",
     "runs": _HISTORY,
@@ -52,14 +62,19 @@ COMMANDS: dict[str, str] = {
     "sbatch": _SUBMIT,
     "scancel": _DELETE,
     "scontrol": _DESCRIBE,
+    "scontrol requeue": "'{prog} rerun RUN'",
+    "scontrol show": _DESCRIBE,
     "se": _STATES_HERE,
     "sh": _SHELL,
     "shell": _SHELL,
+    "seff": _USAGE,
     "squeue": _LIST,
     "srun": "'{prog} submit --follow -- COMMAND'",
-    "stats": "'{prog} ps NAME --usage', or '{prog} top NAME'",
+    "sstat": _USAGE,
+    "stats": _USAGE,
     "switch-experiment": _STATES_HERE,
     "tail": "'{prog} logs NAME -f'",
+    "unpause": "'{prog} signal NAME PROCESS --signal CONT'",
     "update": "'{prog} up FILE'",
     "use": _STATES_HERE,
     "version": "'{prog} --version'",
@@ -70,6 +85,17 @@ COMMANDS: dict[str, str] = {
 
 # The numbers of the arguments that replace words in the commands.
 _PLACEHOLDERS = {"NAME": 0, "FILE": 0, "RUN": 0, "PROCESS": 1, "SERVICE": 1}
+
+# Kinds of kubectl and Slurm, which precede a name as in ``pod/web`` or ``pod web``.
+_KINDS = frozenset(
+    (
+        *("deploy", "deployment", "deployments", "job", "jobs", "po", "pod", "pods"),
+        *("service", "services", "statefulset", "sts", "svc"),
+    )
+)
+
+# The options of ``kill`` that name a signal.
+_SIGNAL_OPTIONS = ("-s", "--signal")
 
 _REMOVE_DETACH = "; the processes always run in the background: remove it"
 _REMOVE_TERMINAL = "; a terminal is used if there is one: remove it"
@@ -88,10 +114,14 @@ _TERMINAL_OPTIONS = dict.fromkeys(
     ("-i", "-t", "-it", "-ti", "--interactive", "--stdin", "--tty"), _REMOVE_TERMINAL
 )
 _FILE_OPTIONS = dict.fromkeys(("-f", "--file", "--filename"), _USE_FILE)
+_GRACE_OPTION = {"-t": _USE_GRACE}
 _DETACH_OPTIONS = dict.fromkeys(("-d", "--detach", "--detached"), _REMOVE_DETACH)
 _CONTAINER_OPTIONS = dict.fromkeys(("-c", "--container"), _USE_PROCESS)
 _ALL_OPTIONS = ("-a", "--all")
 _OUTPUT_OPTIONS = dict.fromkeys(("-o", "--output", "--format"), _USE_JSON)
+
+# Stands for every option that neither exists nor resembles one that does.
+ANY_OPTION = ""
 
 # For each command, maps an option of a similar command in another program to the hint in the error
 # message. ``{prog}`` is the program and the command, such as ``symphony launch``.
@@ -105,6 +135,10 @@ OPTIONS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("-v", "--volumes"), "; symphony has no volumes to remove: remove it"),
         **dict.fromkeys(("-t", "--timeout"), _USE_GRACE),
     },
+    "config": dict.fromkeys(
+        ("--services", "-q", "--quiet"),
+        "; config shows the settings of symphony: use render or check for an experiment file",
+    ),
     "cp": {
         **dict.fromkeys(
             ("-a", "--archive", "-r", "-R", "--recursive"),
@@ -118,9 +152,20 @@ OPTIONS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("-t", "--timeout", "--grace-period"), _USE_GRACE),
     },
     "describe": _OUTPUT_OPTIONS,
-    "exec": dict.fromkeys(
-        ("-c", "--container"), "; write the command after --, and the process as an argument"
-    ),
+    "exec": {
+        **dict.fromkeys(
+            ("-c", "--container"), "; write the command after --, and the process as an argument"
+        ),
+        **dict.fromkeys(("-T", "--no-TTY", "--no-tty"), _REMOVE_TERMINAL),
+        **dict.fromkeys(("-e", "--env"), "; write -- env KEY=VALUE before the command"),
+        **dict.fromkeys(
+            ("-w", "--workdir"), "; the command runs in the directory of the process: remove it"
+        ),
+        **dict.fromkeys(
+            ("-u", "--user"), "; the command runs as the user of the process: remove it"
+        ),
+        ANY_OPTION: "; write the command after --, as in {prog} PROCESS -- CMD",
+    },
     "launch": {
         **_DETACH_OPTIONS,
         **dict.fromkeys(("--force-recreate", "--renew-anon-volumes"), "; use --force"),
@@ -131,17 +176,33 @@ OPTIONS: dict[str, dict[str, str]] = {
     },
     "logs": {
         "-p": "; use --previous",
+        **dict.fromkeys(
+            ("--no-color", "--no-log-prefix"),
+            "; only terminals get colors, and "
+            "only the logs of several processes get prefixes: remove it",
+        ),
+        **dict.fromkeys(("-l", "--selector"), "; write the name of the process, or a pattern"),
         **_CONTAINER_OPTIONS,
         **dict.fromkeys(("--all-containers", "--all-pods"), "; all processes are shown: remove it"),
         **_OUTPUT_OPTIONS,
     },
     "ls": {**dict.fromkeys(_ALL_OPTIONS, _USE_HISTORY), **_OUTPUT_OPTIONS},
-    "ps": {**dict.fromkeys(_ALL_OPTIONS, _REMOVE_ALL), **_OUTPUT_OPTIONS},
+    "ps": {
+        **dict.fromkeys(_ALL_OPTIONS, _REMOVE_ALL),
+        **dict.fromkeys(("-q", "--quiet"), _USE_JSON),
+        "--services": "; all processes are listed: remove it",
+        **_OUTPUT_OPTIONS,
+    },
     "render": _OUTPUT_OPTIONS,
+    "restart": _GRACE_OPTION,
     "scale": {
         **dict.fromkeys(("--replicas", "--current-replicas"), "; write NAME=NUMBER"),
         **_FILE_OPTIONS,
     },
+    "start": dict.fromkeys(
+        ("-f", "--procfile"), "; start continues a stopped process: use import for a Procfile"
+    ),
+    "stop": _GRACE_OPTION,
     "submit": {
         **_DETACH_OPTIONS,
         **_TERMINAL_OPTIONS,
@@ -179,18 +240,86 @@ def command_hint(word: str, prog: str, following: Sequence[str] = ()) -> str:
     """
     if word.endswith((".json", ".py", ".yaml", ".yml")):
         return f"use '{prog} launch {word}'"
+    words = list(following)
+    if words and f"{word} {words[0]}" in COMMANDS:
+        word = f"{word} {words.pop(0)}"
     hint = COMMANDS.get(word)
     if hint is None:
         return ""
-    arguments = [shlex.quote(other) for other in following if not other.startswith("-")]
-    text = hint.format(prog=prog)
+    if word == "kill":
+        signal, words = _split_signal(words)
+        if signal is not None:
+            hint = f"'{{prog}} signal NAME PROCESS --signal {shlex.quote(signal)}'"
+    names = _without_kinds([other for other in words if not other.startswith("-")])
+    if word == "port-forward":
+        hint, names = _with_ports(hint, names)
+    return f"use {_with_names(hint.format(prog=prog), names)}"
+
+
+def _with_names(text: str, names: Sequence[str]) -> str:
+    """Return a text with the given names instead of the placeholders."""
+    arguments = [shlex.quote(name) for name in names]
     if len(arguments) == 1:
         # Without a name, the experiment is the one of the working directory.
         text = text.replace("NAME PROCESS", arguments[0])
     for placeholder, index in _PLACEHOLDERS.items():
         if index < len(arguments):
             text = _with_word(text, placeholder, arguments[index])
-    return f"use {text}"
+    return text
+
+
+def _with_ports(hint: str, names: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the hint for ``port-forward`` with the ports, and the names before the ports.
+
+    >>> _with_ports("forward NAME PROCESS PORT:LOCAL", ["web", "8080:80"])
+    ('forward NAME PROCESS 80:8080', ['web'])
+    """
+    *others, last = names or [""]
+    local, colon, port = last.partition(":")
+    if not local.isdecimal() or (colon and not port.isdecimal()):
+        return hint, list(names)
+    # The order of kubectl is LOCAL:PORT.
+    return hint.replace("PORT:LOCAL", f"{port}:{local}" if colon else local), others
+
+
+def _split_signal(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the signal in the arguments of ``kill``, if there is one, and the other arguments.
+
+    >>> _split_signal(["-s", "HUP", "web"])
+    ('HUP', ['web'])
+    >>> _split_signal(["-9", "web"])
+    ('9', ['web'])
+    """
+    signal = None
+    others = []
+    remaining = iter(words)
+    for word in remaining:
+        name, equals, value = word.partition("=")
+        if name in _SIGNAL_OPTIONS:
+            signal = value if equals else next(remaining, None)
+        elif word.startswith("-") and (word[1:].isdecimal() or word[1:].isupper()):
+            signal = word[1:]
+        else:
+            others.append(word)
+    return signal, others
+
+
+def _without_kinds(names: Sequence[str]) -> list[str]:
+    """Return names without the kinds of kubectl and Slurm.
+
+    >>> _without_kinds(["deployment/web"])
+    ['web']
+    >>> _without_kinds(["job", "12"])
+    ['12']
+    """
+    if len(names) > 1 and names[0] in _KINDS:
+        names = names[1:]
+    return [_without_kind(name) for name in names]
+
+
+def _without_kind(name: str) -> str:
+    kind, slash, rest = name.partition("/")
+    return rest if slash and kind in _KINDS else name
 
 
 def _with_word(text: str, placeholder: str, word: str) -> str:

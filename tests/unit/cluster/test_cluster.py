@@ -147,8 +147,12 @@ def test_find_status() -> None:
     [
         ("membre", None, "experiment 'e' has no process 'membre'; did you mean 'member'"),
         ("zzz", None, "experiment 'e' has no process 'zzz'; its processes are lone, member"),
-        ("member", "h", "process 'member' of experiment 'e' is in group 'g', not in 'h'"),
-        ("lone", "g", "process 'lone' of experiment 'e' is in no group, not in 'g'"),
+        (
+            "member",
+            "h",
+            "is in group 'g', not in 'h'; write g/member",
+        ),
+        ("lone", "g", "process 'lone' of experiment 'e' is in no group, not in 'g'; write lone"),
     ],
 )
 def test_unknown_process(process: str, group: str | None, message: str) -> None:

@@ -73,7 +73,7 @@ def test_words_of_commands_are_unique() -> None:
     for verb in TABLE.titles:
         words.update(TABLE.load(verb).COMMAND.aliases)
     assert set(words.values()) == {1}
-    assert TABLE.find_alias("port-forward") == "forward"
+    assert TABLE.find_alias("validate") == "check"
     assert TABLE.find_alias("ls") is None
 
 

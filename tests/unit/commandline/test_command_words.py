@@ -51,7 +51,6 @@ def test_the_hint_for_an_option_names_existing_options(verb: str) -> None:
     [
         ("list", "ls"),
         ("status", "ps"),
-        ("port-forward", "forward"),
         ("validate", "check"),
         ("delete-batch", "delete"),
     ],
@@ -81,6 +80,52 @@ def test_the_hint_contains_the_arguments() -> None:
     assert command_hint("shell", "lab", ["-it", "agent-1"]) == "use 'lab exec agent-1 -- bash'"
     assert command_hint("stats", "lab", ["a b"]) == "use 'lab ps 'a b' --usage', or 'lab top 'a b''"
     assert command_hint("shell", "lab") == "use 'lab exec NAME PROCESS -- bash'"
+
+
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        ("kill web", "symphony signal web --signal KILL"),
+        ("kill -9 web", "symphony signal web --signal 9"),
+        ("kill -HUP web", "symphony signal web --signal HUP"),
+        ("kill -s HUP web", "symphony signal web --signal HUP"),
+        ("kill --signal=INT rl web", "symphony signal rl web --signal INT"),
+        ("rollout restart deployment/web", "symphony restart web"),
+        ("rollout status deploy web", "symphony ps web"),
+        ("rollout undo web", "symphony up"),
+        ("scontrol show job 12", "symphony describe 12"),
+        ("port-forward svc/web 8080:80", "symphony forward web 80:8080"),
+        ("port-forward web 80", "symphony forward web 80"),
+        ("port-forward rl web 8080:80", "symphony forward rl web 80:8080"),
+        ("port-forward rl web", "symphony forward rl web PORT:LOCAL"),
+        ("port-forward", "symphony forward NAME PROCESS PORT:LOCAL"),
+        ("shell pod/web", "symphony exec web -- bash"),
+    ],
+)
+def test_the_hint_is_the_line_to_type(words: str, suggestion: str) -> None:
+    word, *following = words.split()
+    assert f"'{suggestion}'" in command_hint(word, "symphony", following)
+
+
+def test_a_signal_of_kill_never_becomes_a_name() -> None:
+    assert command_hint("kill", "symphony", ["-s", "HUP", "web"]).count("symphony") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("exec web ls -l", "write the command after --, as in symphony exec PROCESS -- CMD"),
+        ("exec -T web ls", "a terminal is used if there is one"),
+        ("exec web --dryrun", "did you mean '--dry-run'"),
+        ("-V", "use --version"),
+        ("restart -t 5 web", "set termination_grace_period"),
+    ],
+)
+def test_the_error_for_an_option_contains_the_fix(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert SymphonyParser(prog="symphony").run(words.split()) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_n_of_logs_is_a_number_of_lines_or_a_namespace() -> None:

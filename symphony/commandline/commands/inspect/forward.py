@@ -15,7 +15,7 @@ from symphony.commandline.parsing.command import DEFAULT_DRY_RUN, Command
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
 
-COMMAND = Command(dry_run=DEFAULT_DRY_RUN, aliases=("port-forward",))
+COMMAND = Command(dry_run=DEFAULT_DRY_RUN)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -43,12 +43,13 @@ def _local_files(experiment: Experiment, process: Process, machine: Machine) -> 
     for text in strings:
         if text.key not in _KEYS_WITH_FILES:
             continue
+        where = "a shell line" if text.key in ("cmds", "preamble_cmds") else text.key
         for name in dict.fromkeys(_FILE.findall(text.content)):
             if machine.exists(posixpath.join(directory, name)):
                 yield finding_of(
                     process,
                     "local-file",
-                    f"{text.key} contains {name}, a file of this machine",
+                    f"{where} contains {name}, a file of this machine",
                     "if the image does not contain it, send it with the setting code",
                     path=text.path,
                     level=NOTE,

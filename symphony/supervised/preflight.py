@@ -106,7 +106,7 @@ def _check_command(spec: ProcessSpec, search_path: str | None) -> None:
         raise SpecError(f"{process} has an empty command")
     if "/" not in program:
         if shutil.which(program, path=search_path) is None:
-            hint = f"; for a shell line use cmd={program!r}" if len(program.split()) > 1 else ""
+            hint = _fix_for_missing(program, search_path)
             raise SpecError(f"{process}: command {program!r} was not found on the PATH{hint}")
         return
     path = Path(cwd, program)
@@ -118,6 +118,15 @@ def _check_command(spec: ProcessSpec, search_path: str | None) -> None:
         raise SpecError(
             f"{process}: {path} is not executable; run chmod +x on it, or name its interpreter"
         )
+
+
+def _fix_for_missing(program: str, search_path: str | None) -> str:
+    """Return the end of the error message for a program that is not on the PATH of a process."""
+    if len(program.split()) > 1:
+        return f"; for a shell line use cmd={program!r}"
+    if search_path is not None and "$" in search_path:
+        return f" {search_path!r}; variables in env are not replaced: write the directories"
+    return ""
 
 
 def _checked_directory(spec: ProcessSpec) -> str | None:

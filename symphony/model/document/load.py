@@ -28,7 +28,7 @@ from symphony.model.settings import validators
 from symphony.model.settings.experiment_options import EXPERIMENT_OPTIONS
 from symphony.model.settings.table import SETTINGS
 from symphony.model.settings.value_types import Field
-from symphony.support.names import OWN_KEY_PREFIX
+from symphony.support.names import OWN_KEY_PREFIX, did_you_mean
 
 if TYPE_CHECKING:
     from symphony.model.experiment.experiment import Experiment
@@ -212,7 +212,8 @@ class _Loader:
             # A file without errors needs no hints.
             from symphony.model.document.other_formats.hints import process_hint
 
-            return process_hint(key, value, entry.origin, frozenset(known))
+            foreign = process_hint(key, value, entry.origin, frozenset(known))
+            return foreign or _hint_for_position(key, value, kind)
 
         return self._calls.known_keys(entry.data, known, f"{kind} {entry.name!r}", hint)
 
@@ -259,6 +260,19 @@ def _hint_for_experiment_key(key: str, value: Any) -> str:
     if is_process and not hint:
         return f"; if {shown(key)} is a process, indent it below processes"
     return hint
+
+
+def _hint_for_position(key: str, value: Any, kind: str) -> str:
+    """Return the end of the error message for a key that is probably at the wrong position."""
+    if kind == "group" and key in _PROCESS_KEYS:
+        return f"; a group runs only its members: write {key} on a member, below {replicas.MEMBERS}"
+    if not isinstance(value, Mapping):
+        is_variable = key.isupper() and not isinstance(value, list)
+        return f"; if {key} is a variable, indent it below env" if is_variable else ""
+    if not _PROCESS_KEYS.keys().isdisjoint(value):
+        place = f"below {replicas.MEMBERS} of the group" if kind == "group" else "below processes"
+        return f"; if {shown(key)} is a process, write it one level higher, {place}"
+    return did_you_mean(key, [replicas.MEMBERS])
 
 
 def _mapping_of_processes(value: Any) -> dict[str, Any]:

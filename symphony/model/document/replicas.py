@@ -35,6 +35,8 @@ from symphony.model.settings import validators
 from symphony.model.settings.value_types import MAX_REPLICAS
 
 MEMBERS = "processes"
+# A longer command would hide the rest of an error message.
+_MAX_EXAMPLE_LENGTH = 160
 REPLICATED = "replicated"
 
 # Maps the name of each replicated process or group in the file to the names of its copies.
@@ -201,7 +203,31 @@ def _description(value: Any, origin: str) -> dict[str, Any]:
                 f"process {origin!r} must be a mapping, not {shown(value)}; if {origin} is a "
                 "setting, indent it below the name of a process"
             )
+        setting = value.partition(":")[0] if isinstance(value, str) else ""
+        if setting in PROCESS_OPTIONS or setting in SETTINGS:
+            raise SpecError(
+                f"process {origin!r} must be a mapping, not {shown(value)}; write a space after "
+                f"'{setting}:'"
+            )
+        example = _description_of_command(value)
+        if example:
+            raise SpecError(
+                f"process {origin!r} must be a mapping, not {shown(value)}; write "
+                f"{origin}: {example}"
+            )
     return validators.mapping(value, f"process {origin!r}")
+
+
+def _description_of_command(value: Any) -> str:
+    """Return the description of a process whose description is only its command, as YAML."""
+    from symphony.model.document.other_formats.hints import flow_text
+
+    key = "cmd" if isinstance(value, str) else "command"
+    is_command = isinstance(value, str) or (
+        isinstance(value, list) and all(isinstance(word, (str, int)) for word in value)
+    )
+    text = flow_text({key: value}) if value and is_command else ""
+    return text if len(text) <= _MAX_EXAMPLE_LENGTH and text.isprintable() else ""
 
 
 def _copy_numbers(data: Mapping[str, Any]) -> range | None:

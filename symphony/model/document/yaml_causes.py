@@ -34,6 +34,8 @@ def likely_cause(
         return f"a {bracket!r} is missing after line {context_line + 1}, or a comma before this one"
     if "unknown escape character" in problem:
         return "put the value in single quotes, in which a backslash has no special meaning"
+    if "expected a single document" in problem:
+        return "an experiment file contains one experiment; write the others to files of their own"
     if "undefined alias" in problem or "scanning an alias" in problem:
         return "a value that begins with * must be in quotes"
     if "cannot start any token" in problem and current[column : column + 1] in _RESERVED_CHARACTERS:

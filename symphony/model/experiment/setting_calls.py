@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from symphony.model.experiment.component import Component
 
 
+# The methods that create the copies of a process, for which a file has keys.
+_FUNCTIONS_FOR_COPIES = {"count": "new_replicas", "replicas": "new_replicas", "ranks": "new_ranks"}
+
+
 def set_settings(component: Component, values: Mapping[str, Any]) -> None:
     """Set the settings that a program has given as keyword arguments. None has no effect.
 
@@ -28,6 +32,9 @@ def set_settings(component: Component, values: Mapping[str, Any]) -> None:
         # A program without errors needs no hints.
         from symphony.model.document.other_formats.hints import process_hint
 
+        function = _FUNCTIONS_FOR_COPIES.get(key)
+        if function is not None:
+            return f"; in Python, use {function}({component.name!r}, {value})"
         return process_hint(key, value, component.name, known)
 
     subject = f"{component.kind} {component.name!r}"

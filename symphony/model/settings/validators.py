@@ -255,11 +255,21 @@ def services(value: ServiceSpec, subject: str) -> dict[str, int | None]:
         )
     result: dict[str, int | None] = {}
     for name, number in ports:
+        _refuse_service_with_port(name)
         checked_name = check_name(name, "service")
         result[checked_name] = None
         if number is not None:
             result[checked_name] = port(number, f"the port of {shown(name)}")
     return result
+
+
+def _refuse_service_with_port(name: object) -> None:
+    """Raise `SpecError` for a port in the name of a service, such as ``web:80``."""
+    service, _, number = name.rpartition(":") if isinstance(name, str) else ("", "", "")
+    if service and number.isdecimal():
+        raise SpecError(
+            f"service name {shown(name)} contains a port; write {{{service}: {number}}}"
+        )
 
 
 def env_files(value: object, subject: str) -> list[str]:
@@ -277,6 +287,10 @@ def env_files(value: object, subject: str) -> list[str]:
 def env_pair(key: object, value: object) -> tuple[str, str]:
     """Validate an environment variable, and return its name and its value as strings."""
     name = env_name(key)
+    if value is None:
+        raise SpecError(
+            f"variable {shown(name)} has no value; write '' for the empty text, or remove it"
+        )
     if isinstance(value, bool):
         raise SpecError(
             f"variable {shown(name)} must be text, not {shown(value)}; "
@@ -373,6 +387,18 @@ def repository(value: object) -> str:
         f"repository {shown(name)} is not valid: use [registry[:port]/]name, where the name "
         f"consists of a-z, 0-9 and single '.', '_', '-' and '/'{hint}"
     )
+
+
+def mapping_of_pairs(value: object, subject: str) -> dict[str, Any]:
+    """Validate a mapping as `mapping` does. The error for ``KEY=VALUE`` contains the mapping."""
+    items = value if isinstance(value, list) else [value]
+    first = items[0] if items else None
+    if isinstance(first, str) and "=" in first:
+        key, _, text = first.partition("=")
+        raise SpecError(
+            f"{subject} must be a mapping, not {shown(value)}; write {{{key}: {text!r}}}"
+        )
+    return mapping(value, subject)
 
 
 def mapping(value: object, subject: str) -> dict[str, Any]:

@@ -325,7 +325,7 @@ def read_pairs(
 ) -> dict[str, str]:
     """Return the valid keys and values of a mapping, and add an error for each of the others."""
     result: dict[str, str] = {}
-    for key, content in validators.mapping(value, subject).items():
+    for key, content in validators.mapping_of_pairs(value, subject).items():
         with errors.at(key):
             name, text = parse_pair(key, content)
             result[name] = text

@@ -33,6 +33,9 @@ def test_a_spec_error_is_a_value_error() -> None:
     ("options", "message"),
     [
         ({"comand": "c"}, "process 'p' has the unknown key 'comand'; did you mean 'command'"),
+        ({"replicas": 3}, "the unknown key 'replicas'; in Python, use new_replicas('p', 3)"),
+        ({"count": 3}, "the unknown key 'count'; in Python, use new_replicas('p', 3)"),
+        ({"ranks": 3}, "the unknown key 'ranks'; in Python, use new_ranks('p', 3)"),
         ({"cmd": "a", "command": "b"}, "process 'p' has cmd and command; give either shell lines"),
         ({"cmds": ["a"], "command": "b"}, "process 'p' has cmds and command"),
         ({"cmd": "a", "args": ["b"]}, "process 'p' has cmd and args"),

@@ -66,6 +66,11 @@ TOO_LONG = "/" + "x" * 300
         ({"argv": ("no-such-program",)}, NOT_FOUND.format("no-such-program")),
         ({"argv": ("true",), "env": {"PATH": "/nowhere"}}, NOT_FOUND.format("true")),
         (
+            {"argv": ("true",), "env": {"PATH": "$PATH:/opt"}},
+            NOT_FOUND.format("true")
+            + " '$PATH:/opt'; variables in env are not replaced: write the directories",
+        ),
+        (
             {"argv": ("echo hello",)},
             NOT_FOUND.format("echo hello") + "; for a shell line use cmd='echo hello'",
         ),

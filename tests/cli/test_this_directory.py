@@ -214,3 +214,17 @@ class TestExec:
             "symphony: error: the command is missing: symphony exec api bash -- CMD... or, for the "
             "experiment of this directory, symphony exec api -- bash\n"
         )
+
+    @pytest.mark.parametrize(
+        ("words", "line"),
+        [
+            (("exec", "api", "echo", "a b"), "exec shop api echo 'a b'"),
+            (("visit", "api", "80"), "visit shop api"),
+        ],
+    )
+    def test_error_for_too_many_words_contains_the_experiment(
+        self, program: Program, shop: str, words: tuple[str, ...], line: str
+    ) -> None:
+        error = program(*words).stderr
+        assert error.startswith("symphony: error: no experiment 'api'; existing experiments: shop;")
+        assert error.endswith(f"name the experiment, as in symphony {line}\n")

@@ -251,6 +251,9 @@ def command_hint(word: str, prog: str, following: Sequence[str] = ()) -> str:
         if signal is not None:
             hint = f"'{{prog}} signal NAME PROCESS --signal {shlex.quote(signal)}'"
     names = _without_kinds([other for other in words if not other.startswith("-")])
+    if word == "port":
+        # docker names the port in the container.
+        names = [name for name in names if not name.isdecimal()]
     if word == "port-forward":
         hint, names = _with_ports(hint, names)
     return f"use {_with_names(hint.format(prog=prog), names)}"
@@ -261,7 +264,7 @@ def _with_names(text: str, names: Sequence[str]) -> str:
     arguments = [shlex.quote(name) for name in names]
     if len(arguments) == 1:
         # Without a name, the experiment is the one of the working directory.
-        text = text.replace("NAME PROCESS", arguments[0])
+        text = text.replace("NAME PROCESS", arguments[0]).replace("NAME SERVICE", arguments[0])
     for placeholder, index in _PLACEHOLDERS.items():
         if index < len(arguments):
             text = _with_word(text, placeholder, arguments[index])

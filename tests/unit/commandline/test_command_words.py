@@ -94,6 +94,8 @@ def test_the_hint_contains_the_arguments() -> None:
         ("rollout status deploy web", "symphony ps web"),
         ("rollout undo web", "symphony up"),
         ("scontrol show job 12", "symphony describe 12"),
+        ("port web 80", "symphony visit web"),
+        ("port rl web", "symphony visit rl web"),
         ("port-forward svc/web 8080:80", "symphony forward web 80:8080"),
         ("port-forward web 80", "symphony forward web 80"),
         ("port-forward rl web 8080:80", "symphony forward rl web 80:8080"),

@@ -99,10 +99,13 @@ class ExperimentFinder:
         except NotFound as exc:
             error = exc
         launched = self._launched_from(None)
-        found = launched.find() if len(words) <= self._possible else None
-        if found is not None and self._is_part(*found, name):
+        found = launched.find()
+        is_part = found is not None and self._is_part(*found, name)
+        if found is not None and is_part and len(words) <= self._possible:
             self._report(found[1].name, launched.place)
             return self._use(*found, words)
+        if found is not None and is_part:
+            raise self._with_experiment(error, found[1].name, words)
         if found is not None:
             error = _with_suggestion(error, name, found[1])
         if self._line.changes_something:
@@ -134,6 +137,19 @@ class ExperimentFinder:
     def _launched_from(self, file: Path | None) -> LaunchedHere:
         return LaunchedHere(
             self._line.selected_cluster, only_selected=self._line.names_backend, given=file
+        )
+
+    def _with_experiment(self, error: NotFound, experiment: str, words: Sequence[str]) -> NotFound:
+        """Return ``error`` with the line that names the experiment of the directory."""
+        import shlex
+
+        # Without the command of exec, there are more arguments than the line can have.
+        command = getattr(self._args, "remainder", [])
+        following = [*words, *command] if command else words[:1]
+        line = shlex.join([self._args.verb, experiment, *following])
+        return NotFound(
+            f"{error}; {words[0]!r} is part of {experiment}: name the experiment, as in "
+            f"{self._line.prog} {line}"
         )
 
     def _is_part(self, cluster: Cluster, status: ExperimentStatus, word: str) -> bool:

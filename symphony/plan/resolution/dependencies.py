@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from symphony.model import ProcessGroup
@@ -67,7 +67,7 @@ def check_start_order(experiment: Experiment) -> Iterator[Finding]:
                     member,
                     "start-order",
                     f"starts after {name!r}, which is not in the experiment",
-                    suggestion(name, names) or f"processes and groups: {join_names(names)}",
+                    _fix_for_unknown(experiment, name, names),
                     below=("starts_after", name),
                 )
     # A process that waits for itself also forms a cycle, but the loop above has already reported
@@ -82,6 +82,15 @@ def check_start_order(experiment: Experiment) -> Iterator[Finding]:
             hint="remove one of these conditions from starts_after",
             path=("processes",),
         )
+
+
+def _fix_for_unknown(experiment: Experiment, name: str, names: Iterable[str]) -> str:
+    """Return the fix for a name in ``starts_after`` that is not one of ``names``."""
+    copies = experiment.replicas.get(name)
+    if copies:
+        # A file is loaded with the names of the copies, so a program has described the experiment.
+        return f"pass the list of its replicas, or their names: {join_names(copies, limit=5)}"
+    return suggestion(name, names) or f"processes and groups: {join_names(names)}"
 
 
 def _shortened(cycle: Sequence[str]) -> list[str]:

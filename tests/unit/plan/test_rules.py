@@ -100,6 +100,13 @@ RULES: list[tuple[str, Change, str, str]] = [
     ),
     (
         "start-order",
+        lambda e: e.new_replicas("r", 2, cmd="c") and e.get_process("a").starts_after("r"),
+        "processes.a.starts_after.r",
+        "process 'a': starts after 'r', which is not in the experiment; pass the list of its "
+        "replicas, or their names: r-0, r-1",
+    ),
+    (
+        "start-order",
         lambda e: e.get_process("a").starts_after("a"),
         "processes.a.starts_after.a",
         "process 'a': starts after 'a', and cannot wait for itself or for its own members; remove",

@@ -70,6 +70,8 @@ def test_a_refused_launch_leaves_nothing(
         ("rl.json", b'{"name": "rl",\n "processes": }', "rl.json:2:15: "),
         ("rl.toml", b"", "ends in '.toml'"),
         ("rl", b"", "has no file name extension"),
+        ("Procfile", b"web: sleep 1", "; to convert it, use the command: import "),
+        ("job.sh", b"", "; to run one command, use: submit -- sh "),
     ],
 )
 def test_an_invalid_file(program: Program, name: str, content: bytes, error: str) -> None:
@@ -81,6 +83,7 @@ def test_a_missing_file(program: Program) -> None:
     assert "rl.yml: no such file" in refused(program, "launch", "rl.yml")
     assert "rl.py: no such file" in refused(program, "render", "rl.py")
     assert "is a directory" in refused(program, "launch", ".")
+    assert "of an experiment, use start, stop or restart" in refused(program, "up", "web")
     (program.directory / "rl.py").mkdir()
     assert "rl.py: cannot be read" in refused(program, "launch", "rl.py")
 

@@ -215,6 +215,14 @@ class TestExec:
             "experiment of this directory, symphony exec api -- bash\n"
         )
 
+    def test_command_that_takes_no_process_names_another_command(
+        self, program: Program, shop: str
+    ) -> None:
+        error = program("down", "api").stderr
+        assert "'api' is part of shop, and down takes only experiments;" in error
+        assert error.endswith("for one process, use: symphony stop api\n")
+        assert not program.cluster.describe_experiment(shop).ended
+
     @pytest.mark.parametrize(
         ("words", "line"),
         [

@@ -76,7 +76,7 @@ def load_with_errors(
     if path.suffix not in SUFFIXES:
         raise SpecError(
             f"{path}: {_describe_wrong_path(path)}; an experiment file must end in "
-            f"{join_names(SUFFIXES)}"
+            f"{join_names(SUFFIXES)}{_other_command(path)}"
         )
     if path.suffix == ".py":
         return LoadResult(_load_python(cluster, path, name, parameters or {}), [])
@@ -99,6 +99,17 @@ def _describe_wrong_path(path: Path) -> str:
     if path.suffix:
         return f"ends in {path.suffix!r}"
     return "has no file name extension"
+
+
+def _other_command(path: Path) -> str:
+    """Return the end of the error message for a file of another program, if there is one."""
+    if path.name.startswith("Procfile"):
+        return f"; to convert it, use the command: import {path}"
+    if path.suffix in (".sh", ".sbatch", ".slurm"):
+        return f"; to run one command, use: submit -- sh {path}"
+    if not path.suffix and not path.exists():
+        return "; for one process of an experiment, use start, stop or restart"
+    return ""
 
 
 def _renamed(experiment: Experiment, name: str) -> Experiment:

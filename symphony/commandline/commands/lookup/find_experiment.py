@@ -143,6 +143,11 @@ class ExperimentFinder:
         """Return ``error`` with the line that names the experiment of the directory."""
         import shlex
 
+        if not self._arguments:
+            return NotFound(
+                f"{error}; {words[0]!r} is part of {experiment}, and {self._args.verb} takes only "
+                f"experiments; for one process, use: {self._line.prog} stop {words[0]}"
+            )
         # Without the command of exec, there are more arguments than the line can have.
         command = getattr(self._args, "remainder", [])
         following = [*words, *command] if command else words[:1]

@@ -135,7 +135,9 @@ def _obstacle(name: str, condition: str, track: Awaited) -> str:
         return f"{name} failed{reason}"
     if track.state in ENDED:
         suffix = " before it was ready" if condition == "ready" else ""
-        return f"{name} exited{suffix}"
+        # A server that exits with 0 has usually left a child process in the background.
+        code = " with 0" if suffix and track.state is State.SUCCEEDED else ""
+        return f"{name} exited{code}{suffix}"
     if condition == "ready" and track.never_ready:
         # The reason of a process that is being stopped is the stop.
         is_about_readiness = track.reason.startswith("not ready")

@@ -107,7 +107,7 @@ WAITS: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
     ),
     "succeeded before it was ready": (
         {"state": State.SUCCEEDED, "started": 1.0},
-        ("db exited before it was ready", "start", "start"),
+        ("db exited with 0 before it was ready", "start", "start"),
     ),
     "failed": ({"state": State.FAILED, "started": 1.0}, ("db failed", "start", "db failed")),
     "failed with a reason": (

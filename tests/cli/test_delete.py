@@ -94,6 +94,14 @@ def test_unknown_name_deletes_nothing(program: Program, rl: str) -> None:
     assert program.state_entries() == ["other", rl]
 
 
+def test_process_is_not_deleted(program: Program, rl: str) -> None:
+    for options in ([], ["--force"]):
+        done = program("delete", *options, f"{rl}/a")
+        assert done.returncode == 2
+        assert done.stderr.endswith(f"to stop a process, use: symphony stop {rl}/a\n")
+    assert program.state_entries() == [rl]
+
+
 def test_unknown_name_is_ignored_with_force(program: Program, rl: str) -> None:
     done = program("delete", "-f", "nothing", rl)
     assert (done.returncode, done.stdout) == (0, "deleted rl\n")

@@ -69,8 +69,8 @@ from the JSON Schema for experiment files. In Python, use the methods of
 [`Process`](api/experiment.md) for the same settings.
 
 An unknown key causes an error that names the line and, if there is one, a similar key. A value of
-`null` has the same effect as omitting the key. If the file declares
-[parameters](../howto/parameters.md), every value can contain `${name}`.
+`null` has the same effect as omitting the key, except for a variable in `env`, whose empty text is
+`''`. If the file declares [parameters](../howto/parameters.md), every value can contain `${name}`.
 """
 
 EDITORS = """

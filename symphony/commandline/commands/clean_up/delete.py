@@ -90,6 +90,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
             "name each EXPERIMENT, give a pattern in quotes such as 'rl-*', or pass --all or "
             f"--finished; for the experiment of this directory, use: {line.prog} down"
         )
+    _refuse_processes(line, args.experiments)
     if args.finished:
         names = _finished_experiments(line.selected_cluster)
     else:
@@ -117,6 +118,18 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
         dry_run=args.dry_run,
     )
     return deletion.run()
+
+
+def _refuse_processes(line: Line, words: Sequence[str]) -> None:
+    """Raise `UsageError` for ``EXPERIMENT/PROCESS``, because only experiments can be deleted."""
+    from symphony.commandline.commands.lookup.this_directory import FILE_SUFFIXES
+
+    for word in words:
+        if "/" in word and not word.endswith(FILE_SUFFIXES):
+            raise UsageError(
+                f"delete takes only experiments, not {word!r}; to stop a process, use: "
+                f"{line.prog} stop {word}"
+            )
 
 
 def _launched_from_file(

@@ -30,6 +30,9 @@ def main() -> int:
 
 
 def _run() -> int:
+    from symphony.support.ignored_interrupts import raise_ignored_interrupts
+
+    raise_ignored_interrupts()
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
     sys.setswitchinterval(_SWITCH_SECONDS)
     # At exit, Python searches all objects for garbage, although the exit releases all memory. After

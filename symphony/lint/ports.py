@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from symphony.plan.findings import Finding, finding_of
 from symphony.plan.resolution.addresses import hint_for_one_port, services_with_one_port
 from symphony.plan.resolution.services import service_requests
+from symphony.plan.shell import runs_entry_point
 
 if TYPE_CHECKING:
     from symphony.lint.targets import Target
@@ -41,9 +42,10 @@ def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
 
 
 def _needs_image(component: Process | ProcessGroup | None) -> bool:
-    """Return whether only the entry point of an image is the program of a process."""
+    """Return whether a process can run only in an image."""
     from symphony.model import Process
 
-    if not isinstance(component, Process) or component.command or component.cmds:
+    if not isinstance(component, Process):
         return False
-    return not component.args or component.args[0].startswith("-")
+    has_command = bool(component.command or component.cmds)
+    return runs_entry_point(component.args or (), has_command=has_command)

@@ -22,6 +22,14 @@ def command_argv(command: Sequence[str] | str, shell: str) -> list[str]:
     return [shell, "-c", command] if isinstance(command, str) else list(command)
 
 
+def runs_entry_point(args: Sequence[str], *, has_command: bool) -> bool:
+    """Return whether only the entry point of an image can be the program of a process.
+
+    ``args`` are its arguments. ``has_command`` states whether it has a command or shell lines.
+    """
+    return not has_command and (not args or args[0].startswith("-"))
+
+
 def argv(process: PlannedProcess, shell: str, *, first: Sequence[str] = ()) -> list[str]:
     """Return the argument vector that runs a process.
 

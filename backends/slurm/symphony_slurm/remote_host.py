@@ -185,6 +185,14 @@ class RemoteHost:
         """Return whether the process group of a process has members, as its agent has reported."""
         return (self._agents.of(name).node, process.pid) in self._agents.groups
 
+    def _leaders_at(self, agent: Agent, leaders: Mapping[str, ProcessId]) -> dict[str, list[float]]:
+        """Return the leaders of the processes of an agent, as in its orders."""
+        return {
+            name: [leader.pid, leader.birth]
+            for name, leader in leaders.items()
+            if self._agents.of(name) is agent
+        }
+
     def stop_strays(
         self,
         leaders: Mapping[str, ProcessId],
@@ -196,11 +204,7 @@ class RemoteHost:
         """Stop processes that have left their process groups, on all nodes at the same time."""
         answers = []
         for agent in self._agents.all:
-            own = {
-                name: [leader.pid, leader.birth]
-                for name, leader in leaders.items()
-                if self._agents.of(name) is agent
-            }
+            own = self._leaders_at(agent, leaders)
             wanted = None if owners is None else list(owners)
             number = agent.ask(
                 "stop_strays",
@@ -217,11 +221,7 @@ class RemoteHost:
         """Return the owners of processes that have left their groups; see `ProcessHost`."""
         answers = []
         for agent in self._agents.all:
-            own = {
-                name: [leader.pid, leader.birth]
-                for name, leader in leaders.items()
-                if self._agents.of(name) is agent
-            }
+            own = self._leaders_at(agent, leaders)
             answers.append((agent, agent.ask("stray_owners", leaders=own)))
         found: set[str] = set()
         for agent, number in answers:

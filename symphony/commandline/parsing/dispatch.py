@@ -23,6 +23,7 @@ from symphony.commandline.parsing.backend_options import (
 from symphony.commandline.parsing.command_parsers import CommandParsers
 from symphony.errors import SpecError, shown, with_filename
 from symphony.support.argument_checks import CHECKS, Check, check_methods
+from symphony.support.ignored_interrupts import raise_ignored_interrupts
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -211,6 +212,7 @@ class CommandLine:
 
     def main(self, argv: Sequence[str] | None = None) -> NoReturn:
         """Run ``argv``, by default this process's arguments, and exit with the resulting code."""
+        raise_ignored_interrupts()
         sys.exit(self.run(sys.argv[1:] if argv is None else argv))
 
     def run(self, argv: Sequence[str]) -> int:

@@ -100,10 +100,11 @@ def _options_of_launch(imported: Imported) -> str:
 
 
 def _needs_image(process: Mapping[str, Any]) -> bool:
-    """Return whether only the entry point of an image is the program of a process."""
-    if not process.keys().isdisjoint(("command", "cmd", "cmds")):
-        return False
-    return not process.get("args") or process["args"][0].startswith("-")
+    """Return whether a process can run only in an image."""
+    from symphony.plan.shell import runs_entry_point
+
+    has_command = not process.keys().isdisjoint(("command", "cmd", "cmds"))
+    return runs_entry_point(process.get("args", ()), has_command=has_command)
 
 
 def _show_import(imported: Imported, output: Path | None) -> None:

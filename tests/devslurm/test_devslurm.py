@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from devslurm import cli, config, paths
+from devslurm import cli, cluster, config, paths
 from machines import sandbox
 from machines.console import RequirementError
+from machines.record import Record
 
 
 def settings(**options):
@@ -77,3 +78,35 @@ def test_machine_without_packages_keeps_the_programs_of_the_host():
     script = sandbox.setup(packages=[], mounts={}, hostname="n1", init=init, extra="touch x\n")
     assert "overlay" not in script
     assert script.index("touch x\n") < script.index("exec python3 reap.py")
+
+
+@pytest.mark.parametrize(("other_cgroups", "remain"), [(True, True), (False, False)])
+def test_control_groups_that_another_cluster_uses_remain(
+    tmp_path, monkeypatch, other_cgroups, remain
+):
+    group = tmp_path / "cgroup" / "freezer" / "slurm_n1" / "uid_0"
+    group.mkdir(parents=True)
+    monkeypatch.setattr(cluster, "_CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(cluster.network, "remove_bridge", lambda name: None)
+    for version, cgroups in {"22.05": True, "24.11": other_cgroups}.items():
+        started = paths.Paths(cache=tmp_path, state=tmp_path / "state" / version)
+        started.run.mkdir(parents=True)
+        text = config.cgroup_conf(settings(version=version, cgroups=cgroups))
+        (started.run / "cgroup.conf").write_text(text)
+    stopped = paths.Paths(cache=tmp_path, state=tmp_path / "state" / "22.05")
+    Record(path=stopped.record).begin()  # without processes
+    assert cluster.stop(stopped, "22.05")
+    assert group.exists() is remain
+
+
+def test_cluster_without_control_groups_removes_none(tmp_path, monkeypatch):
+    group = tmp_path / "cgroup" / "freezer" / "slurm_n1"
+    group.mkdir(parents=True)
+    monkeypatch.setattr(cluster, "_CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(cluster.network, "remove_bridge", lambda name: None)
+    stopped = paths.Paths(cache=tmp_path, state=tmp_path / "state" / "26.05")
+    stopped.run.mkdir(parents=True)
+    (stopped.run / "cgroup.conf").write_text(config.cgroup_conf(settings(version="26.05")))
+    Record(path=stopped.record).begin()  # without processes
+    assert cluster.stop(stopped, "26.05")
+    assert group.exists()

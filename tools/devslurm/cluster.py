@@ -73,29 +73,42 @@ def stop(paths: Paths, version: str) -> bool:
     for daemon in running.daemons.values():
         processes.stop(daemon)
     network.remove_bridge(bridge(version))
-    _remove_cgroups()
+    _remove_cgroups(paths)
     if paths.run.exists():
         shutil.rmtree(paths.run)
     paths.record.unlink()
     return True
 
 
-def _remove_cgroups() -> None:
-    """Remove the control groups that slurmd has created for the nodes.
+def _remove_cgroups(paths: Paths) -> None:
+    """Remove the control groups that slurmd has created for the nodes of a stopped cluster.
+
+    The nodes of all clusters have the same control groups. If another cluster uses them, they
+    remain: it might be about to put a job into one that is still empty, and Slurm takes a node on
+    which a job cannot be set up out of service.
 
     With cgroup v1, each hierarchy contains some. With cgroup v2, they are in a directory of their
     own.
     """
+    if not _uses_cgroups(paths) or any(map(_uses_cgroups, paths.of_other_versions())):
+        return
     for parent in _CGROUPS.iterdir():
         if parent.is_symlink():
             continue
         for node in NODES:
             name = f"{node}_slurmstepd.scope" if parent.name == _SLICE else f"slurm_{node}"
             for directory, _, _ in os.walk(parent / name, topdown=False):
-                try:
+                with contextlib.suppress(OSError):
                     Path(directory).rmdir()
-                except OSError:
-                    continue  # Another cluster may use it.
+
+
+def _uses_cgroups(paths: Paths) -> bool:
+    """Return whether control groups contain the processes of a cluster that was started."""
+    try:
+        settings = (paths.run / "cgroup.conf").read_text()
+    except FileNotFoundError:
+        return False
+    return config.CONTAINS_PROCESSES in settings
 
 
 @dataclass(slots=True)

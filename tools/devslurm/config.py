@@ -27,6 +27,9 @@ ACCOUNTS = (
 # The users of the cluster, with the numbers of the user and the group.
 USERS = {"alice": 4001, "bob": 4002}
 HEAD, LOGIN = "head", "login"
+# The line of cgroup.conf of a cluster whose processes are in control groups. Slurm then uses the
+# version that the machine has.
+CONTAINS_PROCESSES = "CgroupPlugin=autodetect"
 # The last byte of the address of each machine. The host has the address 1.
 ADDRESS_BYTES = {HEAD: 10, LOGIN: 9, **{name: 11 + index for index, name in enumerate(NODES)}}
 
@@ -172,8 +175,7 @@ def cgroup_conf(settings: Settings) -> str:
     """Return the contents of cgroup.conf."""
     if settings.cgroups:
         lines = [
-            # Slurm uses the version that the machine has.
-            "CgroupPlugin=autodetect",
+            CONTAINS_PROCESSES,
             "CgroupMountpoint=/sys/fs/cgroup",
             # With cgroup v2, Slurm would ask systemd for its directories, which runs nowhere here.
             "IgnoreSystemd=yes",

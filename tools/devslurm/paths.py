@@ -45,6 +45,11 @@ class Paths:
         """A directory on a small file system that all machines share."""
         return self.run / "small-disk"
 
+    def of_other_versions(self) -> list[Paths]:
+        """Return the directories of the clusters with other versions of Slurm."""
+        states = self.state.parent.iterdir()
+        return [Paths(cache=self.cache, state=state) for state in states if state != self.state]
+
 
 def find(environ: Mapping[str, str], version: str) -> Paths:
     """Return the directories of the cluster with a version of Slurm.

@@ -6,6 +6,7 @@ SYMPHONY_TEST_SLURM_DIRECTORY is a directory that its nodes share.
 
 import os
 import shutil
+import subprocess
 import uuid
 from pathlib import Path
 
@@ -37,6 +38,23 @@ def pytest_collection_modifyitems(items):
         is_slurm = item.path.parent == Path(__file__).parent
         if is_slurm and item.function in _TESTS_OF_EVERY_VERSION:
             item.add_marker("every_slurm")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Add to the report of a failed test why nodes are out of service.
+
+    This stays so until somebody resumes them, so all later tests that need these nodes fail too.
+    """
+    report = yield
+    if report.failed and os.environ.get(VARIABLE) == "1":
+        reasons = subprocess.run(
+            ["sinfo", "--list-reasons", "--noheader"], capture_output=True, text=True, check=False
+        )
+        nodes = (reasons.stdout + reasons.stderr).strip()
+        if nodes:
+            report.sections.append(("nodes that are out of service", nodes))
+    return report
 
 
 @pytest.fixture(autouse=True)

@@ -11,22 +11,27 @@ import re
 
 # The parameters of a colour can be separated by semicolons or colons. `ESC [ > 4 ; 2 m` and
 # `ESC [ ? 4 m` also end with "m", but they are settings of the keyboard.
-_COLOUR = r"\x1b\[[0-9;:]*m"
-_IS_COLOUR = re.compile(_COLOUR)
+_REST_OF_COLOUR = r"\[[0-9;:]*m"
+_COLOUR = rf"\x1b{_REST_OF_COLOUR}"
 
 # U+061C, U+200E, U+200F, U+202A to U+202E and U+2066 to U+206F change the order in which characters
 # are shown.
 _BIDI_CONTROLS = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"
-_CONTROL_SEQUENCES = re.compile(
+# Each match begins with one of these characters, which `re` finds fast because they are one set at
+# the beginning of the pattern. The rest of a sequence depends on this character.
+_FIRST_CHARACTER = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI_CONTROLS}]"
+_REST_OF_SEQUENCE = (
     # Control sequences, such as colours and cursor movements.
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"(?:(?:(?<=\x1b)\[|(?<=\x9b))[0-?]*[ -/]*[@-~]"
     # Strings, such as titles and hyperlinks. The text between the two parts of a hyperlink remains.
-    r"|(?:\x1b[]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)"
-    # Other escape sequences, and the beginnings of incomplete ones.
-    r"|\x1b[ -/]*[0-~]"
-    # Other control characters, except tabs and newlines.
-    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-    rf"|[{_BIDI_CONTROLS}]"
+    r"|(?:(?<=\x1b)[]PX^_]|(?<=[\x90\x98\x9d-\x9f]))[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)"
+    # Other escape sequences. Incomplete ones, and control characters except tabs and newlines,
+    # consist of the first character only.
+    r"|(?<=\x1b)[ -/]*[0-~])?"
+)
+_CONTROL_SEQUENCES = re.compile(_FIRST_CHARACTER + _REST_OF_SEQUENCE)
+_OTHER_THAN_COLOURS = re.compile(
+    rf"{_FIRST_CHARACTER}(?!(?<=\x1b){_REST_OF_COLOUR}){_REST_OF_SEQUENCE}"
 )
 _CARRIAGE_RETURNS = re.compile(r"\r+\n?")
 _COLOUR_OR_CHARACTER = re.compile(rf"{_COLOUR}|.", re.DOTALL)
@@ -72,12 +77,10 @@ def remove_controls(text: str, *, keep_colours: bool) -> str:
     """
     if text.isprintable():
         return text
-
-    def replacement(found: re.Match[str]) -> str:
-        is_kept = keep_colours and _IS_COLOUR.fullmatch(found[0])
-        return found[0] if is_kept else ""
-
-    return _CONTROL_SEQUENCES.sub(replacement, _CARRIAGE_RETURNS.sub("\n", text))
+    if "\r" in text:
+        text = _CARRIAGE_RETURNS.sub("\n", text)
+    removed = _OTHER_THAN_COLOURS if keep_colours else _CONTROL_SEQUENCES
+    return removed.sub("", text)
 
 
 def last_line(text: str, longest: int) -> str:

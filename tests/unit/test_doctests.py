@@ -9,11 +9,14 @@ import pkgutil
 import pytest
 
 import symphony
-import symphony_kube.node_pools
+import symphony_kube
+import symphony_local
+import symphony_slurm
+import symphony_tmux
 
 MODULES = [
     info.name
-    for package in (symphony, symphony_kube.node_pools)
+    for package in (symphony, symphony_kube, symphony_local, symphony_slurm, symphony_tmux)
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     # Programs cannot be imported, and symphony.testing needs pytest.
     if not info.name.endswith(("__main__", "host.supervise"))
@@ -25,6 +28,7 @@ WITH_EXAMPLES = {
     "symphony.status",
     "symphony_kube.node_pools.gke_reserve",
     "symphony_kube.node_pools.gpu_types",
+    "symphony_tmux.keeper",
 }
 
 

@@ -24,6 +24,7 @@ from tests.backends.tmux.conftest import (
     windows,
 )
 from tests.supervision import kill, kill_supervision
+from tests.unit.scan_cost import LOG, passes
 
 MARK = "\x1b]5379;symphony;7\x1b\\"
 # A program that prints INT for each SIGINT.
@@ -81,6 +82,11 @@ def test_mark_is_removed_from_pieces_of_any_size(size):
     text = f"one\r\ntwo\r{MARK}\r\n\x1b]0;x\x07{'three' * 20}{MARK * 2}\r\nfour\x1b{MARK}"
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
     assert "".join(keeper.clean_pieces(pieces)) == keeper.clean(text)
+
+
+def test_mark_is_found_fast_in_a_long_log():
+    text = LOG.replace("\n", "\r\n")
+    assert passes(lambda log: list(keeper.clean_pieces([log])), text) < 2
 
 
 def test_mark_is_not_shown(cluster, experiment):

@@ -24,6 +24,7 @@ from symphony.support.hidden_values import (
     shown_document,
     shown_value,
 )
+from tests.unit.scan_cost import passes
 
 
 @pytest.mark.parametrize(
@@ -179,3 +180,9 @@ def test_differences_between_runs_hide_secrets() -> None:
     assert without_secrets(derived, HiddenValues(["hunter-2"])) == {
         "env.DSN": (f"password={HIDDEN}", None)
     }
+
+
+def test_values_are_searched_fast_in_a_long_log() -> None:
+    hidden = HiddenValues(["hunter2-S3cret", "zz9-plural-Z", "passw0rdX"])
+    assert passes(hidden.in_text) < 0.75
+    assert passes(lambda log: list(hidden.in_pieces([log[:-1], log[-1:]]))) < 0.75

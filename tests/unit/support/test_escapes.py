@@ -13,6 +13,7 @@ from symphony.commandline.parsing import completion
 from symphony.model.document.files import to_yaml, to_yaml_documents
 from symphony.support import escapes
 from symphony.support.escapes import LogCleaner, escape, remove_controls
+from tests.unit.scan_cost import passes
 
 # Text with many beginnings and ends of control sequences.
 PARTS = "\x1b [ ] 0; 31 m H 8;; \\ \x07 \x9b \x9c \x9d P \r \n \t \x08 \x7f \x85 \u202e a é ? >"
@@ -71,6 +72,11 @@ def test_log_in_pieces_is_cleaned_as_a_whole(text: str, size: int) -> None:
         remove_controls(line, keep_colours=True) for line in re.findall(r"[^\n]*\n|[^\n]+", text)
     )
     assert cleaner.has_colours == ("\x1b" in cleaned)
+
+
+@pytest.mark.parametrize("keep_colours", [True, False])
+def test_long_log_is_cleaned_fast(*, keep_colours: bool) -> None:
+    assert passes(lambda log: remove_controls(log, keep_colours=keep_colours)) < 4
 
 
 def test_line_with_carriage_returns_becomes_several_lines() -> None:

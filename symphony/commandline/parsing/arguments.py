@@ -24,6 +24,9 @@ COMMON_OPTIONS = "options for "
 # The title of the commands that are in no group.
 OTHER_COMMANDS = "other commands"
 
+# What docker and kubectl accept instead of a number of items if all of them are to be shown.
+ALL_ITEMS = ("all", "-1")
+
 # Longer lines are hard to read, even if the terminal is wider.
 MAX_WIDTH = 100
 # The width of help texts that are not printed to a terminal, and the unused columns on the right.
@@ -171,7 +174,7 @@ class NumberOption(argparse.Action):
             setattr(namespace, self.other_destination, values)
             return
         try:
-            setattr(namespace, self.dest, parse_count(values))
+            setattr(namespace, self.dest, parse_last(values))
         except argparse.ArgumentTypeError as exc:
             raise argparse.ArgumentError(self, str(exc)) from None
 
@@ -398,3 +401,13 @@ def parse_count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, not {text!r}")
     return int(text)
+
+
+def parse_last(text: str) -> int:
+    """Parse the number of items at the end of a list, all of which are shown by default.
+
+    Raises `argparse.ArgumentTypeError` if ``text`` is not such a number.
+    """
+    if text in ALL_ITEMS:
+        raise argparse.ArgumentTypeError("all of them are shown without this option: remove it")
+    return parse_count(text)

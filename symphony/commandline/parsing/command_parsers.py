@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing.arguments import (
     COMMON_OPTIONS,
     Commands,
@@ -19,7 +20,7 @@ from symphony.commandline.parsing.arguments import (
 )
 from symphony.commandline.parsing.backend_options import BACKEND_VARIABLE, BackendOptions
 from symphony.commandline.parsing.intermixed import first_argument, split_words
-from symphony.errors import NotFound, SpecError, shown
+from symphony.errors import NotFound, SpecError, SymphonyError, shown
 
 if TYPE_CHECKING:
     from symphony.commandline.parsing.command import Table
@@ -262,6 +263,19 @@ class CommandParsers:
         start = verb_index + 1 + arguments[number]
         return words[:start], words[start:]
 
+    def with_line(self, error: BaseException, words: Sequence[str]) -> BaseException:
+        """Return an error that contains the line to type, if ``words`` is a line of a similar
+        command, and ``error`` otherwise.
+        """
+        index = first_argument(self.main, words) if isinstance(error, SymphonyError) else None
+        if index is None or words[index] not in self.commands.choices:
+            return error
+        from symphony.commandline.parsing.words import line_hint
+
+        verb = self.commands.choices[words[index]].get_default("verb")
+        hint = line_hint(verb, words[:index], words[index + 1 :], self._prog)
+        return UsageError(hint) if hint else error
+
     def with_flags(self, text: str, verb: str) -> str:
         """Replace option names in one of the library's error messages with the corresponding flags.
 
@@ -273,7 +287,7 @@ class CommandParsers:
         text = self._backend.with_flags(text)
         parser = self.commands.choices.get(verb)
         if parser is not None and "--force" in parser._option_string_actions:
-            text = re.sub(r"\blaunch with force\b", "launch with --force", text)
+            text = re.sub(r"\b(launch with|use) force\b", r"\1 --force", text)
         return text
 
 

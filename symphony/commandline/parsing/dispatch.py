@@ -295,7 +295,7 @@ class CommandLine:
             import traceback
 
             print_note("".join(traceback.format_exception(exc)), end="")
-        exc = self.explained_error(exc)
+        exc = self.explained_error(self._parsers.with_line(exc, argv))
         # The reader of a pipe has exited, or the terminal was closed.
         with contextlib.suppress(OSError):
             self.print_error(exc)

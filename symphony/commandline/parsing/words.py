@@ -259,6 +259,82 @@ def command_hint(word: str, prog: str, following: Sequence[str] = ()) -> str:
     return f"use {_with_names(hint.format(prog=prog), names)}"
 
 
+def line_hint(verb: str, before: Sequence[str], following: Sequence[str], prog: str) -> str:
+    """Return the error message for a line as users of similar commands type it, with the line to
+    type instead, or an empty string.
+
+    ``before`` and ``following`` are the words before and after the command ``verb``.
+
+    >>> line_hint("signal", [], ["rl", "web", "HUP"], "symphony")
+    "signal needs the option --signal; use 'symphony signal rl web --signal HUP'"
+    >>> line_hint("top", [], ["-b", "-n", "1", "rl"], "symphony")
+    "top needs a terminal; for a table that is written once, use 'symphony ps rl --usage'"
+    """
+    if verb == "signal":
+        signal, others = _find_signal(following)
+        if signal is not None:
+            line = shlex.join([prog, *before, verb, *others, "--signal", signal])
+            return f"signal needs the option --signal; use '{line}'"
+    if verb == "top" and _is_batch(following):
+        names = [word for word in following if word[:1].isalpha()]
+        line = shlex.join([prog, *before, "ps", *names, "--usage"])
+        return f"top needs a terminal; for a table that is written once, use '{line}'"
+    return ""
+
+
+def _find_signal(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the signal that is written without ``--signal``, if there is one, and the others.
+
+    >>> _find_signal(["HUP", "web"])
+    ('HUP', ['web'])
+    >>> _find_signal(["-9", "web"])
+    ('9', ['web'])
+    >>> _find_signal(["web", "-s", "HUP"])
+    (None, ['web', '-s', 'HUP'])
+    """
+    if any(word.startswith(_SIGNAL_OPTIONS) for word in words):
+        return None, list(words)
+    signal, others = _split_signal(words)
+    if signal is not None:
+        return signal, others
+    for index, word in enumerate(words):
+        # The names of experiments and processes contain no capital letters.
+        is_last_name = index > 0 and index == len(words) - 1
+        if (word.isdecimal() or word.isupper() or is_last_name) and _is_signal(word):
+            return word, [*words[:index], *words[index + 1 :]]
+    return None, list(words)
+
+
+def _is_signal(word: str) -> bool:
+    from symphony.errors import SpecError
+    from symphony.support.signal_names import find_signal
+
+    try:
+        find_signal(word)
+    except SpecError:
+        return False
+    return True
+
+
+def _is_batch(words: Sequence[str]) -> bool:
+    """Return whether the options are those with which the program ``top`` writes a table.
+
+    The option ``-b`` of symphony is followed by the name of a backend, with ``kube`` by a namespace
+    with ``-n``.
+
+    >>> _is_batch(["-bn1"]), _is_batch(["-n", "1"]), _is_batch(["-b", "-n", "1"])
+    (True, True, True)
+    >>> _is_batch(["-b", "tmux"]), _is_batch(["-b", "kube", "-n", "1"]), _is_batch(["rl"])
+    (False, False, False)
+    """
+    if any(re.fullmatch(r"-bn\d*", word) for word in words):
+        return True
+    if "-b" in words:
+        backend = words[words.index("-b") + 1 :][:1]
+        return not backend or backend[0].startswith("-")
+    return any(re.fullmatch(r"-[dn]\d*|--batch|--no-stream|--once", word) for word in words)
+
+
 def _with_names(text: str, names: Sequence[str]) -> str:
     """Return a text with the given names instead of the placeholders."""
     arguments = [shlex.quote(name) for name in names]

@@ -17,7 +17,7 @@ from symphony.commandline.commands.lookup.select_experiment import (
 )
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import is_terminal, print_note, print_text
-from symphony.commandline.parsing.arguments import NumberOption, parse_count
+from symphony.commandline.parsing.arguments import NumberOption, parse_last
 from symphony.commandline.parsing.command import Command
 from symphony.errors import NotFound
 
@@ -48,13 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-t",
         "--tail",
         metavar="N",
-        type=parse_count,
+        type=parse_last,
         help="show only the last N lines of each process",
     )
     # On Kubernetes, -n is also the flag of the namespace.
     parser.add_argument("-n", dest="tail", metavar="N", action=NumberOption, help=argparse.SUPPRESS)
     parser.add_argument(
-        "--lines", dest="tail", metavar="N", type=parse_count, help=argparse.SUPPRESS
+        "--lines", dest="tail", metavar="N", type=parse_last, help=argparse.SUPPRESS
     )
     shared_arguments.add_run_option(parser)
     parser.add_argument("--timestamps", action="store_true", help="show the time of each line")

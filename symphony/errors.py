@@ -62,12 +62,16 @@ class LaunchFailed(BackendError):
     """A launch failed. Everything that the launch had started was removed.
 
     ``trouble`` is true if the backend failed or did not respond. In this case, the experiment
-    itself may be correct, and a later launch may succeed.
+    itself may be correct, and a later launch may succeed. ``path`` contains the keys that lead from
+    the root of the file to the value that this machine cannot satisfy.
     """
 
-    def __init__(self, message: str = "", *, trouble: bool = False) -> None:
+    def __init__(
+        self, message: str = "", *, trouble: bool = False, path: tuple[str | int, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.trouble = trouble
+        self.path = path
 
 
 class LaunchIncomplete(LaunchFailed):

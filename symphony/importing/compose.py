@@ -118,6 +118,8 @@ class _Import:
         self._directory = directory
         self._images = Images(imported, base, directory)
         active = compose_files.variables_in([base / ".env"]).get("COMPOSE_PROFILES", "")
+        # The services whose programs are not known, as places in the compose file.
+        self._without_program: list[str] = []
         self._active_profiles = set(active.split(","))
 
     def run(self) -> list[Process]:
@@ -126,6 +128,7 @@ class _Import:
         mounts = Mounts(self._compose, self._imported, self._base, self._directory)
         for process in processes:
             self._translate(process, mounts)
+        self._report_programs()
         connect(processes, self._imported)
         document = self._imported.document
         if mounts.secrets:
@@ -259,13 +262,17 @@ class _Import:
             process.settings["args"] = command
         if "command" in process.settings:
             return
-        fix = "add command: [...] to run the process on local and tmux"
-        if not command:
-            problem = "the command is that of the image, which only Kubernetes knows"
-            self._omit(process.where, problem, fix)
-        elif command[0].startswith("-"):
-            problem = "the arguments are those of the entry point, which only Kubernetes knows"
-            self._omit(f"{process.where}.command", problem, fix)
+        # Arguments that begin with an option are those of the entry point.
+        if not command or command[0].startswith("-"):
+            self._without_program.append(process.where)
+
+    def _report_programs(self) -> None:
+        if self._without_program:
+            self._omit(
+                ", ".join(self._without_program),
+                "the program is that of the image, which only Kubernetes knows",
+                "add command: [...] to run without Kubernetes",
+            )
 
     def _words(self, process: Process, key: str) -> list[str]:
         value = process.given.get(key)

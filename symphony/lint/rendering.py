@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from symphony.errors import PluginError, SpecError
+from symphony.errors import PluginError, SpecError, SymphonyError
 from symphony.lint.repaired_copies import (
     any_experiment,
     each_experiment_option,
@@ -60,12 +60,12 @@ def _rendering_errors(experiment: Experiment, target: Target) -> Iterator[Findin
     whole = repaired(experiment, image=image)
     if not whole.list_all_processes():
         return
-    message = _error_message(whole, target)
-    if message is None:
+    error = _error(whole, target)
+    if error is None:
         return
-    if _error_message(any_experiment(image=image), target) is not None:
+    if _error(any_experiment(image=image), target) is not None:
         # The options of the backend do not fit small experiments, such as those below.
-        yield _finding_from("refused", message)
+        yield _finding_from("refused", error)
         return
     name_findings = list(_invalid_names(experiment, target, image))
     # If a name is invalid, the check of each option can fail because of the name. Options are
@@ -79,55 +79,53 @@ def _rendering_errors(experiment: Experiment, target: Target) -> Iterator[Findin
         paths = {name, *(process.path for process in part.list_all_processes())}
         if reported.isdisjoint(paths):
             findings += _errors_of_member(part, target)
-    yield from findings or [_finding_from("refused", message)]
+    yield from findings or [_finding_from("refused", error)]
 
 
 def _invalid_names(experiment: Experiment, target: Target, image: str | None) -> Iterator[Finding]:
     """Yield a finding for each process, group or service name that the backend does not accept."""
     for component in experiment.list_components():
         copy = minimal_experiment(experiment, component.name, image=image)
-        message = _error_message(copy, target)
-        if message is not None:
-            yield _finding_from("name", message, component)
+        error = _error(copy, target)
+        if error is not None:
+            yield _finding_from("name", error, component, path=component.document_path)
         for key in ("binds", "exposes"):
             for service in getattr(component.settings, key):
                 copy = minimal_experiment(experiment, "a", image=image, service=service)
-                message = _error_message(copy, target)
-                if message is not None:
+                error = _error(copy, target)
+                if error is not None:
                     path = (*component.document_path, key, service)
-                    yield _finding_from("name", message, component, path=path)
+                    yield _finding_from("name", error, component, path=path)
 
 
 def _invalid_options(
     experiment: Experiment, target: Target, image: str | None
 ) -> Iterator[Finding]:
     for path, copy in each_experiment_option(experiment, image=image):
-        message = _error_message(copy, target)
-        if message is not None:
-            yield _finding_from("refused", message, path=path)
+        error = _error(copy, target)
+        if error is not None:
+            yield _finding_from("refused", error, path=path)
 
 
 def _errors_of_member(part: Experiment, target: Target) -> Iterator[Finding]:
     """Yield the errors in the members of the group in ``part``. If there are none, yield the error
     in the group itself, or in the process if ``part`` contains no group.
     """
-    message = _error_message(part, target)
-    if message is None:
+    error = _error(part, target)
+    if error is None:
         return
     (member,) = part.list_members()
     findings: list[Finding] = []
     for group in part.list_process_groups():
         for process in group.list_processes():
-            process_message = _error_message(only_member(part, process), target)
-            if process_message is not None:
-                findings.append(_finding_from("refused", process_message, process))
-    yield from findings or [_finding_from("refused", message, member)]
+            process_error = _error(only_member(part, process), target)
+            if process_error is not None:
+                findings.append(_finding_from("refused", process_error, process))
+    yield from findings or [_finding_from("refused", error, member)]
 
 
-def _error_message(experiment: Experiment, target: Target) -> str | None:
-    """Return the backend's error message for an experiment, or None if the backend finds no
-    error.
-    """
+def _error(experiment: Experiment, target: Target) -> SymphonyError | None:
+    """Return the backend's error for an experiment, or None if the backend finds no error."""
     try:
         manifest = target.cluster.manifest(experiment)
         if not target.is_remote:
@@ -137,19 +135,24 @@ def _error_message(experiment: Experiment, target: Target) -> str | None:
             if isinstance(manifest, HostManifest):
                 preflight.check(manifest)
     except (SpecError, PluginError) as exc:
-        return str(exc)
+        return exc
     return None
 
 
 def _finding_from(
     rule: str,
-    message: str,
+    error: SymphonyError,
     component: Process | ProcessGroup | None = None,
     *,
     path: DocumentPath | None = None,
 ) -> Finding:
-    """Return the finding for an error message. The hint is the text after the first semicolon."""
-    problem, _, hint = message.partition("; ")
+    """Return the finding for an error. The hint is the text after the first semicolon.
+
+    If ``path`` is not given, the finding has the path of the error, or else of the component.
+    """
+    problem, _, hint = str(error).partition("; ")
+    if path is None and isinstance(error, SpecError):
+        path = error.path or None
     if component is None:
         return Finding(rule=rule, level=ERROR, problem=problem, hint=hint, path=path or ())
     # The finding already contains the component's name.

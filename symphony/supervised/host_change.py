@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from symphony.code.take_snapshots import take_snapshots
-from symphony.errors import BackendError, LaunchFailed
+from symphony.errors import BackendError
 from symphony.supervised.host_runs import HostRuns, unobserved_host
 from symphony.supervised.record import directory
 from symphony.supervised.record.event_file import unfinished_previous
@@ -223,12 +223,12 @@ def _lease_gpus(
     gpus: GpuLeases, process: ProcessSpec, processes: Sequence[ProcessSpec]
 ) -> Sequence[str]:
     """Lease GPUs for a process. Raises LaunchFailed if too few GPUs are free."""
-    from symphony.supervised.resources.gpus import too_few_gpus_message
+    from symphony.supervised.resources.gpus import too_few_gpus
 
     del processes
     devices = gpus.lease(process.gpus)
     if devices is None:
-        raise LaunchFailed(too_few_gpus_message(process, gpus))
+        raise too_few_gpus(process, gpus)
     return devices
 
 

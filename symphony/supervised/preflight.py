@@ -64,9 +64,11 @@ def check(manifest: HostManifest) -> None:
     for name, source in manifest.secrets.items():
         # The methods of Path raise an error if a name is too long for the file system.
         if not os.access(source, os.F_OK) or not Path(source).is_file():
-            raise SpecError(f"secret {name!r}: there is no file {source}")
+            raise SpecError(f"secret {name!r}: there is no file {source}", path=("secrets", name))
         if not os.access(source, os.R_OK):
-            raise SpecError(f"secret {name!r}: {source} cannot be read by this user")
+            raise SpecError(
+                f"secret {name!r}: {source} cannot be read by this user", path=("secrets", name)
+            )
     # This call checks that this machine can generate the keys. The generated keys are discarded.
     generate(manifest.keys)
     _check_env_secrets(manifest)
@@ -95,29 +97,37 @@ def _check_env_secrets(manifest: HostManifest) -> None:
 
 
 def _check_command(spec: ProcessSpec, search_path: str | None) -> None:
-    process = f"process {spec.path!r}"
     cwd = _checked_directory(spec)
     if cwd is None:
         return
+    process = f"process {spec.path!r}"
     if not os.access(cwd, os.F_OK) or not Path(cwd).is_dir():
-        raise SpecError(f"{process}: start_dir {cwd} is not a directory")
-    program = spec.argv[0]
+        raise SpecError(
+            f"{process}: start_dir {cwd} is not a directory",
+            path=(*spec.document_path, "start_dir"),
+        )
+    problem = _problem_with_program(spec.argv[0], cwd, search_path)
+    if problem:
+        raise SpecError(f"{process}: {problem}", path=(*spec.document_path, "command"))
+
+
+def _problem_with_program(program: str, cwd: str, search_path: str | None) -> str:
+    """Return why a program cannot be run in the directory ``cwd``, or an empty string."""
     if not program:
-        raise SpecError(f"{process} has an empty command")
+        return "the command is empty"
     if "/" not in program:
-        if shutil.which(program, path=search_path) is None:
-            hint = _fix_for_missing(program, search_path)
-            raise SpecError(f"{process}: command {program!r} was not found on the PATH{hint}")
-        return
+        if shutil.which(program, path=search_path) is not None:
+            return ""
+        hint = _fix_for_missing(program, search_path)
+        return f"command {program!r} was not found on the PATH{hint}"
     path = Path(cwd, program)
     if not os.access(path, os.F_OK):
-        raise SpecError(f"{process}: there is no {path}")
+        return f"there is no {path}"
     if path.is_dir():
-        raise SpecError(f"{process}: {path} is a directory; name a program in it")
+        return f"{path} is a directory; name a program in it"
     if not os.access(path, os.X_OK):
-        raise SpecError(
-            f"{process}: {path} is not executable; run chmod +x on it, or name its interpreter"
-        )
+        return f"{path} is not executable; run chmod +x on it, or name its interpreter"
+    return ""
 
 
 def _fix_for_missing(program: str, search_path: str | None) -> str:

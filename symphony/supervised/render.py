@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +20,7 @@ from symphony.cluster import Manifest
 from symphony.code.snapshot import ARCHIVE_SUFFIX, CodeSnapshot
 from symphony.config.locations import expand_user
 from symphony.errors import SpecError
+from symphony.model.document_path import process_path
 from symphony.model.settings.quantities import parse_quantity
 from symphony.model.settings.table import SUPERVISED, Settings, honoured_by
 from symphony.plan.ignored import Ignored, ignored_settings
@@ -38,6 +39,7 @@ from symphony.supervised.processes.spec import (
     ProcessSpec,
 )
 from symphony.supervised.record.run_paths import CONFIG_DIRECTORY, SCRATCH_DIRECTORY
+from symphony.support.names import join_names
 
 HOST = "127.0.0.1"
 SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"
@@ -204,6 +206,7 @@ def render(
 
     Raises SpecError if a process has no command.
     """
+    _check_programs(plan.processes)
     base = plan.base_dir or working_directory
 
     @functools.cache
@@ -275,7 +278,7 @@ def _process_spec(
     return ProcessSpec(
         name=process.name,
         group=process.group,
-        argv=tuple(_argv(process, shell)),
+        argv=tuple(argv(process, shell)),
         cwd=place.cwd,
         env={
             **_own_variables(plan, process, shared_env, place.code),
@@ -356,19 +359,26 @@ def _log_limit_bytes(settings: Settings) -> int:
     return int(parse_quantity(settings.log_limit, "log_limit"))
 
 
-def _argv(process: PlannedProcess, shell: str) -> list[str]:
-    if not process.command and process.args and process.args[0].startswith("-"):
-        raise SpecError(
-            f"process {process.path!r} has no command: its args are options for the entry point of "
-            "an image, which this backend cannot run; give it command="
-        )
-    found = argv(process, shell)
-    if not found:
-        raise SpecError(
-            f"process {process.path!r} has no command: this backend cannot run the entry point of "
-            "an image; give it command=, cmd= or cmds="
-        )
-    return found
+def _check_programs(processes: Iterable[PlannedProcess]) -> None:
+    """Raise SpecError if there are processes that only the entry point of an image can start."""
+    without = [process for process in processes if not _has_program(process)]
+    if not without:
+        return
+    paths = [repr(process.path) for process in without]
+    what = f"process {paths[0]} has no command"
+    if len(paths) > 1:
+        what = f"processes {join_names(paths, limit=5)} have no command"
+    raise SpecError(
+        f"{what}: this backend cannot run the entry point of an image; set command, cmd or cmds",
+        path=process_path(without[0].name, without[0].group),
+    )
+
+
+def _has_program(process: PlannedProcess) -> bool:
+    if process.command or process.cmds is not None:
+        return True
+    # Arguments that begin with an option are those of the entry point.
+    return bool(process.args) and not process.args[0].startswith("-")
 
 
 def _resolved_test(test: Mapping[str, Any], process: PlannedProcess, shell: str) -> dict[str, Any]:

@@ -251,3 +251,39 @@ def test_the_working_directory_was_removed(program: Program) -> None:
         "symphony: error: the working directory no longer exists; change to one that exists\n"
     )
     assert program.state_entries() == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "position"),
+    [
+        ("command: [no-such-program]", "7:13"),
+        ("command: [./none]", "7:13"),
+        ("start_dir: nowhere, cmd: 'true'", "7:13"),
+        ("container_image: i", "7:7"),
+        ("binds: {s: PORT}, cmd: 'true'", "7:21"),
+        ("exposes: {s: PORT}, cmd: 'true'", "7:23"),
+        ("resource_limit: {gpu: 99}, cmd: 'true'", "7:13"),
+    ],
+)
+def test_an_error_about_the_machine_contains_the_position_in_the_file(
+    program: Program, setting: str, position: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        setting = setting.replace("PORT", str(server.getsockname()[1]))
+        file = program.directory / "rl.yml"
+        file.write_text(
+            "name: rl\n"
+            "processes:\n"
+            "  good: {cmd: exit}\n"
+            "  group:\n"
+            "    processes:\n"
+            "      # This comment is a line, too.\n"
+            f"      bad: {{{setting}}}\n"
+        )
+        assert f"error: {file}:{position}: " in refused(program, "launch", file)
+
+
+def test_a_missing_secret_has_the_position_of_the_secret(program: Program) -> None:
+    file = program.directory / "rl.yml"
+    file.write_text("name: rl\nsecrets: {t: none}\nprocesses: {a: {cmd: exit}}\n")
+    assert f"{file}:2:11: secret 't': there is no file" in refused(program, "launch", file)

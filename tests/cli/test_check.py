@@ -168,7 +168,7 @@ def test_every_error_of_a_file_is_a_finding(program: Program) -> None:
     assert lines[1:] == [
         "rl.yml:4:7: error: process 'a' has the unknown key 'comand' [file: local]",
         "rl.yml:4:18: error: start_dir is empty [file: local]",
-        "rl.yml:5:3: error: b: command 'c' was not found on the PATH [refused: local]",
+        "rl.yml:6:5: error: b: command 'c' was not found on the PATH [refused: local]",
         "rl.yml:7:16: error: a volume has the unknown key 'nsf' [file: local]",
     ]
     report = program.json("check", file, "--target", "local", code=1)

@@ -64,9 +64,11 @@ class Line(CommandLine):
     def explained_error(self, error: BaseException) -> BaseException:
         """Return an error about the experiment that was loaded with its position in the file."""
         from symphony.commandline.commands.experiment_file.file_positions import with_position
-        from symphony.errors import SpecError, SymphonyError
+        from symphony.errors import LaunchFailed, SpecError, SymphonyError
 
-        if self.loaded_file is None or not isinstance(error, SpecError) or not error.path:
+        if self.loaded_file is None or not isinstance(error, (SpecError, LaunchFailed)):
+            return error
+        if not error.path:
             return error
         key = error.path[0]
         if key in _REPLACEABLE_KEYS and getattr(self.args, key, None):

@@ -16,9 +16,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from symphony.errors import NotFound, SpecError, shown
 from symphony.support.names import check_is_text, did_you_mean, join_names, service_env_name
+
+if TYPE_CHECKING:
+    from symphony.model.document_path import DocumentPath
 
 PREFIX = "SYMPH_"
 
@@ -34,6 +38,7 @@ class ServiceRequest:
     ``port`` is between 1 and 65535, or None if symphony can choose the port. ``replica_of`` is the
     replicated service to which the service belongs. ``unit`` is the group of the owner, or the
     owner itself if it is in no group. ``master_of`` is the unit of ranks that meet at the service.
+    ``path`` contains the keys that lead to the service in an experiment file.
     """
 
     name: str
@@ -43,6 +48,7 @@ class ServiceRequest:
     exposed: bool = False
     replica_of: str | None = None
     master_of: str | None = None
+    path: DocumentPath = ()
 
     @property
     def declared_name(self) -> str:
@@ -326,7 +332,10 @@ def _check_fixed_ports(requests: Iterable[ServiceRequest], scheme: AddressScheme
         problem = f"{other.owner!r} and {request.owner!r} both bind {service}"
         if other.owner == request.owner:
             problem = f"{request.owner!r} binds {service}"
-        raise SpecError(f"{problem} on port {request.port} {place}; {hint_for_one_port(request)}")
+        raise SpecError(
+            f"{problem} on port {request.port} {place}; {hint_for_one_port(request)}",
+            path=request.path,
+        )
 
 
 def choose_ports(
@@ -355,7 +364,8 @@ def choose_ports(
             if reason:
                 raise SpecError(
                     f"port {request.port} of service {request.name!r} ({request.owner!r}) "
-                    f"{reason}; free the port, or remove it so that symphony chooses one"
+                    f"{reason}; free the port, or remove it so that symphony chooses one",
+                    path=request.path,
                 )
             services[request.port] = request.name
     for request in requests:
@@ -374,7 +384,8 @@ def choose_ports(
                 reasons = f" ({join_names(refused, limit=3)})" if refused else ""
                 raise SpecError(
                     f"no port is available in {pool[0]}-{pool[1]} for service {request.name!r} "
-                    f"of {request.owner!r}{reasons}; choose a larger port_range"
+                    f"of {request.owner!r}{reasons}; choose a larger port_range",
+                    path=request.path,
                 )
             chosen[request.name] = port
             services[port] = request.name

@@ -42,6 +42,10 @@ def service_requests(experiment: Experiment) -> list[ServiceRequest]:
             if service in settings.replicated:
                 name, replica_of = f"{service}-{replicas.get(service, 0)}", service
                 replicas[service] = replicas.get(service, 0) + 1
+            key = "binds" if service in settings.binds else "exposes"
+            if not settings.binds.get(service) and settings.exposes.get(service):
+                # Of both, the key that contains the port.
+                key = "exposes"
             requests.append(
                 ServiceRequest(
                     name=name,
@@ -50,6 +54,7 @@ def service_requests(experiment: Experiment) -> list[ServiceRequest]:
                     port=settings.binds.get(service) or settings.exposes.get(service),
                     exposed=service in settings.exposes,
                     replica_of=replica_of,
+                    path=(*component.document_path, key, service),
                 )
             )
     return requests

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.errors import BackendError
+from symphony.model.document_path import DocumentPath, process_path
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.support.data_classes import dataclass, field, fields, replace
 from symphony.support.signal_names import STOP_SIGNALS
@@ -109,6 +110,11 @@ class ProcessSpec:
     def path(self) -> str:
         """The path ``group/process``, or ``process`` if the process is in no group."""
         return f"{self.group}/{self.name}" if self.group else self.name
+
+    @property
+    def document_path(self) -> DocumentPath:
+        """The keys that lead to the process in an experiment file."""
+        return process_path(self.name, self.group)
 
     @property
     def devices(self) -> tuple[str, ...]:

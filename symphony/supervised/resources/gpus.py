@@ -24,7 +24,7 @@ def assign_gpus(
         if process.gpus:
             devices = leases.lease(process.gpus)
             if devices is None:
-                raise LaunchFailed(too_few_gpus_message(process, leases))
+                raise too_few_gpus(process, leases)
             lease_descriptors[process.name] = [leases.leases[device] for device in devices]
             process = with_devices(process, devices)
         assigned.append(process)
@@ -43,10 +43,16 @@ def check_number_of_gpus(
     for process in processes:
         free -= process.gpus
         if free < 0 and process.gpus:
-            raise LaunchFailed(too_few_gpus_message(process, leases))
+            raise too_few_gpus(process, leases)
 
 
-def too_few_gpus_message(process: ProcessSpec, leases: GpuLeases) -> str:
+def too_few_gpus(process: ProcessSpec, leases: GpuLeases) -> LaunchFailed:
+    """Return the error for a process that requests more GPUs than are free."""
+    path = (*process.document_path, "resource_limit")
+    return LaunchFailed(_too_few_gpus_message(process, leases), path=path)
+
+
+def _too_few_gpus_message(process: ProcessSpec, leases: GpuLeases) -> str:
     """Return the error message for a process that requests more GPUs than are free."""
     unit = "GPU" if process.gpus == 1 else "GPUs"
     request = f"process {process.path!r} requests {process.gpus} {unit}"

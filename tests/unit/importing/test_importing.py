@@ -641,19 +641,36 @@ def test_omissions_have_a_place_a_reason_and_a_fix(tmp_path: Path) -> None:
         "services.p.hostname: only Kubernetes applies this setting",
         "services.p.user: Kubernetes accepts only a number, and not 'me'",
         "services.p.user: only Kubernetes applies this setting",
-        "services.p: the command is that of the image, which only Kubernetes knows",
         "services.p.env_file: none.env does not exist",
         "services.p.volumes: nocopy of /data has no equivalent",
         "services.p.volumes: symphony does not create volume 'data'",
         "services.p.volumes: 'bad' has an unexpected form",
         "services.p.secrets: the file is /run/secrets/t only on Kubernetes",
         "services.p.labels: labels of compose often configure other programs",
+        "services.p: the program is that of the image, which only Kubernetes knows",
         "services.p.environment.1A: variable name '1A' is not valid: use letters, digits, '_', '-' "
         "and '.', and do not begin with a digit",
     ]
     assert all(omission.fix for omission in result.omissions)
     process = result.document["processes"]["p"]
     assert process["restart_policy"] == {"policy": "OnFailure", "max_restarts": 3, "backoff": 5}
+
+
+def test_services_that_only_kubernetes_can_start_are_reported_in_one_line(tmp_path: Path) -> None:
+    result = imported(
+        tmp_path,
+        """
+        services:
+          a: {image: unknown}
+          b: {image: unknown, command: [--option]}
+          c: {image: unknown, command: [run]}
+          d: {image: other}
+        """,
+    )
+    assert reasons(result) == [
+        "services.a, services.b, services.d: the program is that of the image, which only "
+        "Kubernetes knows",
+    ]
 
 
 @pytest.mark.parametrize(

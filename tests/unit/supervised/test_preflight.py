@@ -85,7 +85,7 @@ TOO_LONG = "/" + "x" * 300
             "process 'g/p': {tmp}/directory is a directory; name a program in it",
         ),
         ({"argv": ("/",)}, "process 'g/p': / is a directory; name a program in it"),
-        ({"argv": ("",)}, "process 'g/p' has an empty command"),
+        ({"argv": ("",)}, "process 'g/p': the command is empty"),
         ({"cwd": "/no/such"}, "process 'g/p': start_dir /no/such is not a directory"),
         ({"cwd": "/etc/passwd"}, "process 'g/p': start_dir /etc/passwd is not a directory"),
         ({"cwd": TOO_LONG}, f"process 'g/p': start_dir {TOO_LONG} is not a directory"),

@@ -85,7 +85,7 @@ def test_process_without_a_command_is_refused(options: dict[str, Any]) -> None:
         rendered(experiment)
     assert str(refusal.value) == (
         "process 'g/p' has no command: this backend cannot run the entry point of an image; "
-        "give it command=, cmd= or cmds="
+        "set command, cmd or cmds"
     )
 
 
@@ -94,8 +94,18 @@ def test_args_without_a_command_are_the_program() -> None:
     experiment.new_process("p", args=["echo", "a"], preamble_cmds="export A=1")
     assert run(experiment).stdout == "a\n"
     experiment.new_process("q", args=["--option"], container_image="i")
-    with pytest.raises(SpecError, match="process 'q' has no command: its args are options for"):
+    with pytest.raises(SpecError, match="process 'q' has no command: this backend cannot run"):
         rendered(experiment)
+
+
+def test_all_processes_without_a_command_are_named() -> None:
+    experiment = Experiment("e")
+    experiment.new_process("a", container_image="i")
+    experiment.new_process("b", command="true")
+    experiment.new_process_group("g").new_process("c", args=["--option"], container_image="i")
+    with pytest.raises(SpecError, match="^processes 'a', 'g/c' have no command: ") as refusal:
+        rendered(experiment)
+    assert refusal.value.path == ("processes", "a")
 
 
 def run(

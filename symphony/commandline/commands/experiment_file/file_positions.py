@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from symphony.errors import SpecError
+from symphony.errors import LaunchFailed, SpecError
 from symphony.model.document_path import DocumentPath
 
 # Matches the line and column numbers between the file name and the rest of an error message, as in
@@ -51,7 +51,7 @@ def position_finder(path: Path) -> Callable[[DocumentPath], Position]:
     return position_of
 
 
-def with_position(error: SpecError, path: Path) -> SpecError:
+def with_position(error: SpecError | LaunchFailed, path: Path) -> SpecError | LaunchFailed:
     """Return a copy of an error whose message begins with its position in the experiment file.
 
     Return ``error`` itself if its message contains the file name, or if the position is unknown.
@@ -62,7 +62,10 @@ def with_position(error: SpecError, path: Path) -> SpecError:
     numbers = [str(number) for number in position if number is not None]
     if not numbers:
         return error
-    return SpecError(f"{':'.join([str(path), *numbers])}: {error}", path=error.path)
+    text = f"{':'.join([str(path), *numbers])}: {error}"
+    if isinstance(error, LaunchFailed):
+        return LaunchFailed(text, trouble=error.trouble, path=error.path)
+    return SpecError(text, path=error.path)
 
 
 def _path_in_file(data: Any, path: DocumentPath) -> DocumentPath:

@@ -267,6 +267,7 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
         with pytest.raises(SpecError) as refusal:
             read_files(planned_with({"x": name}, tmp_path))
         assert str(refusal.value) == f"secret 's', file 'x': there is no file {tmp_path / name}"
+        assert refusal.value.path == ("processes", "p", "volumes", 0, "secret", "files")
 
 
 def test_unreadable_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

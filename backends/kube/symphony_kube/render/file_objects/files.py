@@ -7,7 +7,8 @@ from pathlib import Path
 
 from symphony.code.snapshot import CodeArchives
 from symphony.config.locations import expand_user
-from symphony.errors import SpecError
+from symphony.errors import SpecError, error_path
+from symphony.model.document_path import DocumentPath, process_path
 from symphony.plan.plan import Plan
 from symphony.plan.resolution.encryption_keys import generate
 
@@ -26,9 +27,10 @@ def read_files(plan: Plan) -> Mapping[str, bytes]:
     """
     base = plan.base_dir or Path.cwd()
     contents: dict[str, bytes] = {}
-    for what, source in _sources(plan):
+    for what, path, source in _sources(plan):
         if source not in contents:
-            contents[source] = _read(base / expand_user(source), what)
+            with error_path(*path):
+                contents[source] = _read(base / expand_user(source), what)
     for variable, key in generate(plan.key_variables).items():
         contents[variable] = key.encode()
     return contents
@@ -47,23 +49,28 @@ def check_start_directories(plan: Plan, archives: CodeArchives) -> None:
         directory = source / process.start_dir
         is_in_code = not Path(process.start_dir).is_absolute() and source.is_dir()
         if is_in_code and not directory.is_dir():
-            raise SpecError(f"process {process.path!r}: start_dir {directory} is not a directory")
+            raise SpecError(
+                f"process {process.path!r}: start_dir {directory} is not a directory",
+                path=(*process_path(process.name, process.group), "start_dir"),
+            )
 
 
 def paths(plan: Plan) -> list[str]:
     """Return the paths of the files that a plan names, as written in the plan."""
-    return list(dict.fromkeys(source for _, source in _sources(plan)))
+    return list(dict.fromkeys(source for _, _, source in _sources(plan)))
 
 
-def _sources(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield a description and the path of each file."""
+def _sources(plan: Plan) -> Iterator[tuple[str, DocumentPath, str]]:
+    """Yield a description, the place in the experiment and the path of each file."""
     for name, source in plan.secrets.items():
-        yield f"secret {name!r}", source
+        yield f"secret {name!r}", ("secrets", name), source
     for process in plan:
-        for volume in process.settings.volumes:
+        volumes = (*process_path(process.name, process.group), "volumes")
+        for index, volume in enumerate(process.settings.volumes):
             ((kind, details),) = volume.items()
             for name, source in details.get("files", {}).items():
-                yield f"{kind} {details[kind]!r}, file {name!r}", source
+                what = f"{kind} {details[kind]!r}, file {name!r}"
+                yield what, (*volumes, index, kind, "files"), source
 
 
 def _read(path: Path, what: str) -> bytes:

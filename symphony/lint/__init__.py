@@ -23,6 +23,7 @@ from symphony.lint import (
 )
 from symphony.lint.literals import Machine
 from symphony.lint.merge import in_document_order, merge_findings
+from symphony.lint.repaired_copies import without_reported_errors
 from symphony.lint.targets import Target
 from symphony.model.document_path import REPLICA_KEYS
 from symphony.model.settings.experiment_options import EXPERIMENT_OPTIONS
@@ -76,13 +77,15 @@ def lint(
     affected_components = [_component_of(path) for path in structural_errors]
     if () in affected_components:
         return []
+    # The copy is the same for all targets and rules.
+    valid = without_reported_errors(experiment)
     findings: list[Finding] = []
     for target in targets:
         rules: list[Iterable[Finding]] = [
             structure.rules(experiment),
             ports.rules(experiment, target),
-            rendering.rules(experiment, target),
-            sizes.rules(experiment, target),
+            rendering.rules(experiment, valid, target),
+            sizes.rules(experiment, valid, target),
             gpus.rules(experiment, target, offline=offline),
             nodes.rules(experiment, target, offline=offline, thorough=thorough),
         ]
@@ -98,6 +101,8 @@ def lint(
         findings = [finding for finding in findings if finding.rule not in _REFERRING_RULES]
     unloaded = [*error_paths, *affected_components]
     findings = [finding for finding in findings if not _is_affected(finding.path, unloaded)]
+    if not findings:
+        return []
     return in_document_order(merge_findings(findings), experiment.dump_dict())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +24,16 @@ def merge_findings(findings: Iterable[Finding]) -> list[Finding]:
         earlier = by_target.get(key, key)
         targets = _without_duplicates(*earlier.targets, *finding.targets)
         by_target[key] = replace(earlier, targets=targets)
-    by_process: dict[Finding, Finding] = {}
+    similar: dict[Finding, list[Finding]] = {}
     for finding in by_target.values():
-        key = replace(finding, processes=(), path=())
-        earlier = by_process.get(key, replace(finding, processes=()))
-        processes = _without_duplicates(*earlier.processes, *finding.processes)
-        by_process[key] = replace(earlier, processes=processes)
-    return list(by_process.values())
+        similar.setdefault(replace(finding, processes=(), path=()), []).append(finding)
+    return [_for_all_processes(group) for group in similar.values()]
+
+
+def _for_all_processes(findings: Sequence[Finding]) -> Finding:
+    """Return the first of several findings, with the processes of all of them."""
+    names = [name for finding in findings for name in finding.processes]
+    return replace(findings[0], processes=_without_duplicates(*names))
 
 
 def _without_duplicates(*items: str) -> tuple[str, ...]:

@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from symphony.model.document_path import DocumentPath
 
 
-def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
+def rules(experiment: Experiment, valid: Experiment, target: Target) -> Iterator[Finding]:
     """Yield the errors that the target's backend reports, except for those that all backends
     report.
+
+    ``valid`` is the result of `without_reported_errors`.
     """
     yield from _missing_images(experiment, target)
-    yield from _rendering_errors(experiment, target)
+    yield from _rendering_errors(experiment, valid, target)
 
 
 def _missing_images(experiment: Experiment, target: Target) -> Iterator[Finding]:
@@ -55,9 +57,11 @@ def _missing_images(experiment: Experiment, target: Target) -> Iterator[Finding]
         )
 
 
-def _rendering_errors(experiment: Experiment, target: Target) -> Iterator[Finding]:
+def _rendering_errors(
+    experiment: Experiment, valid: Experiment, target: Target
+) -> Iterator[Finding]:
     image = PLACEHOLDER_IMAGE if target.requires_image else None
-    whole = repaired(experiment, image=image)
+    whole = repaired(valid, image=image)
     if not whole.list_all_processes():
         return
     error = _error(whole, target)

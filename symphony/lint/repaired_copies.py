@@ -38,14 +38,13 @@ _EXPERIMENT_OPTIONS = (
 )
 
 
-def repaired(experiment: Experiment, *, image: str | None = None) -> Experiment:
-    """Return a copy of an experiment from which all connections, and the errors that every backend
-    reports, have been removed.
+def repaired(valid: Experiment, *, image: str | None = None) -> Experiment:
+    """Return a copy of ``valid``, a result of `without_reported_errors`, without connections.
 
     Each service is bound once, without a fixed port. No process connects to a service or waits for
     another process. Processes without an image get ``image``. Groups without processes are omitted.
     """
-    data = _without_reported_errors(experiment).dump_dict()
+    data = valid.dump_dict()
     # A description without replicas only declares services for the processes that connect to them.
     described = data["processes"]
     data["processes"] = {
@@ -62,11 +61,13 @@ def repaired(experiment: Experiment, *, image: str | None = None) -> Experiment:
             description["binds"] = dict.fromkeys(services)
         if image is not None and "processes" not in description:
             description.setdefault("container_image", image)
-    return _loaded(experiment, data)
+    return _loaded(valid, data)
 
 
-def _without_reported_errors(experiment: Experiment) -> Experiment:
-    """Return a copy of an experiment from which the values that cause errors have been removed."""
+def without_reported_errors(experiment: Experiment) -> Experiment:
+    """Return a copy of an experiment from which the values have been removed that cause the errors
+    that every backend reports.
+    """
     data = experiment.dump_dict()
     # A copy can lack these processes, and the services whose addresses the values contain.
     data.pop("ends_with", None)

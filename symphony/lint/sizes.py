@@ -41,15 +41,15 @@ SHELL = "/bin/sh"
 _JSON_BYTES_PER_VARIABLE = 23
 
 
-def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
+def rules(experiment: Experiment, valid: Experiment, target: Target) -> Iterator[Finding]:
     """Yield a finding for each argument, variable or total size that is near or above a limit.
 
     The limits apply to each process and, on a remote backend, to the object that contains the
-    process.
+    process. ``valid`` is the result of `without_reported_errors`.
     """
     scheme = AddressScheme(backend=target.name, host=lambda name: name, bind_host="0.0.0.0")
     try:
-        plan = resolve(repaired(experiment), scheme, target.cluster.defaults)
+        plan = resolve(repaired(valid), scheme, target.cluster.defaults)
     except SpecError:
         # Other rules report the error in the experiment.
         return

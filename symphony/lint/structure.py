@@ -31,9 +31,10 @@ def rules(experiment: Experiment) -> Iterator[Finding]:
 
 
 def _services_without_replicas(experiment: Experiment) -> Iterator[Finding]:
+    absent = frozenset(experiment.services_without_replicas)
     for component in experiment.list_components():
         for index, name in enumerate(component.settings.connects):
-            if name in experiment.services_without_replicas:
+            if name in absent:
                 yield finding_of(
                     component,
                     "no-replicas",

@@ -101,6 +101,9 @@ class CheckReport:
             thorough=self._is_thorough,
             load_errors=load_errors,
         )
+        if not findings:
+            return []
+        # This reads the file again.
         position_of = position_finder(self._path)
         return [(position_of(finding.path), finding) for finding in findings]
 

@@ -113,7 +113,7 @@ def recording_launch(
     path = archive.active_directory() / launch.run
     notes: list[str] = []
     try:
-        _create_record(path, api, new, experiment, launch)
+        _create_record(path, api, new, launch)
     except (OSError, SpecError) as exc:
         notes.append(_not_recorded(path, exc))
         _remove(path)
@@ -139,9 +139,7 @@ def recording_launch(
                 _archive(run.path, _identity_of(run), None, [problem], settings.retention)
 
 
-def _create_record(
-    path: Path, api: Api, new: NewDescription, experiment: Experiment, launch: Launch
-) -> None:
+def _create_record(path: Path, api: Api, new: NewDescription, launch: Launch) -> None:
     create_state_directory(path)
     manifest = new.manifest
     scope = manifest.scope
@@ -150,18 +148,16 @@ def _create_record(
         "context": api.context,
         "namespace": scope.namespace if scope.shared else None,
     }
-    description = run_record.launch_record(
-        experiment,
-        BACKEND,
-        launch.run,
-        launch.launched,
-        {key: value for key, value in options.items() if value is not None},
-        new.options,
-    )
-    description[CLUSTER_KEY] = {
-        "server": api.host,
-        "namespace": scope.namespace,
-        "run_id": launch.run_id,
+    description = {
+        **new.record,
+        "run": launch.run,
+        "launched": launch.launched,
+        "options": {key: value for key, value in options.items() if value is not None},
+        CLUSTER_KEY: {
+            "server": api.host,
+            "namespace": scope.namespace,
+            "run_id": launch.run_id,
+        },
     }
     run_record.write_json(path / run_record.RECORD_FILE, description)
     run_record.write_json(path / run_record.MANIFEST_FILE, manifest.to_dict())

@@ -8,6 +8,7 @@ https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -61,9 +62,19 @@ def parse_quantity(value: object, subject: str = "the amount") -> Fraction:
     (Fraction(193, 100), Fraction(4294967296, 1), Fraction(2, 1))
     """
     text = _as_text(value)
-    match = None if text is None else _REPORTED_PATTERN.fullmatch(text)
-    if match is None or len(match[1]) > MAX_NUMBER_LENGTH:
+    amount = None if text is None else _amount_of(text)
+    if amount is None:
         raise _not_a_quantity(value, subject)
+    return amount
+
+
+# The processes of an experiment, and the Pods of a cluster, usually have the same few amounts.
+@functools.lru_cache(maxsize=1024)
+def _amount_of(text: str) -> Fraction | None:
+    """Return the amount of a quantity, or None if the text is not a quantity."""
+    match = _REPORTED_PATTERN.fullmatch(text)
+    if match is None or len(match[1]) > MAX_NUMBER_LENGTH:
+        return None
     number, suffix = match[1], match[2] or ""
     if suffix in _FACTORS:
         return Fraction(number) * _FACTORS[suffix]

@@ -13,12 +13,15 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from symphony.errors import SpecError, error_path, shown
 from symphony.model.limits import MAX_DEPTH, MAX_DIGITS, TOO_DEEP, TOO_MANY_DIGITS
 from symphony.support.argument_checks import is_path
 from symphony.support.names import check_name, did_you_mean, join_names
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
 
 # The first and the last port of the range from which symphony chooses ports, unless the experiment
 # has a port_range.
@@ -55,13 +58,17 @@ _PATH_PART = r"[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*"
 REPOSITORY_PATTERN = re.compile(rf"({_DOMAIN}/)?{_PATH_PART}(/{_PATH_PART})*")
 
 
+def _is_plain_text(value: object) -> TypeGuard[str]:
+    """Return whether a value is text that needs no further checks, as most values are."""
+    return type(value) is str and value.isascii() and "\0" not in value
+
+
 def text(value: object, subject: str) -> str:
     """Validate a scalar as text that every backend can pass as an argument or variable.
 
     Return the value as a string.
     """
-    if type(value) is str and value.isascii() and "\0" not in value:
-        # Most values are such text, which needs no further checks.
+    if _is_plain_text(value):
         return value
     if not _is_scalar(value):
         raise SpecError(f"{subject} must be text, not {shown(value)}")
@@ -139,6 +146,8 @@ def strings(value: Strings, subject: str) -> list[str]:
     is never split.
     """
     if isinstance(value, (list, tuple)):
+        if all(map(_is_plain_text, value)):
+            return list(value)
         return [
             text(element, f"element {index} of {subject}") for index, element in enumerate(value)
         ]
@@ -296,7 +305,8 @@ def env_pair(key: object, value: object) -> tuple[str, str]:
             f"variable {shown(name)} must be text, not {shown(value)}; "
             "write '1', 'true' or the text that the program expects"
         )
-    return name, text(value, f"variable {shown(name)}")
+    # The subject is only needed for an error.
+    return name, value if _is_plain_text(value) else text(value, f"variable {shown(name)}")
 
 
 def env_name(key: object) -> str:
@@ -403,7 +413,8 @@ def mapping_of_pairs(value: object, subject: str) -> dict[str, Any]:
 
 def mapping(value: object, subject: str) -> dict[str, Any]:
     """Validate a mapping, whose keys must be strings, and return a copy of it."""
-    if not isinstance(value, Mapping):
+    # The check for the class `dict` is much faster than that for `Mapping`.
+    if not isinstance(value, (dict, Mapping)):
         raise SpecError(f"{subject} must be a mapping, not {shown(value)}")
     for key in value:
         if not isinstance(key, str):

@@ -326,8 +326,13 @@ def read_pairs(
     """Return the valid keys and values of a mapping, and add an error for each of the others."""
     result: dict[str, str] = {}
     for key, content in validators.mapping_of_pairs(value, subject).items():
-        with errors.at(key):
+        # This is the same as `errors.at`, but faster. A launch does it for each variable.
+        try:
             name, text = parse_pair(key, content)
+        except SpecError as exc:
+            exc.path = (key, *exc.path)
+            errors.add(exc)
+        else:
             result[name] = text
     return result
 
@@ -340,7 +345,7 @@ def read_record(
     Adds an error for each key that is unknown or missing, and for each value that is invalid. In
     this case, the result is None.
     """
-    if not isinstance(value, Mapping):
+    if not isinstance(value, (dict, Mapping)):
         keys = ", ".join(fields)
         raise SpecError(f"{subject} must be a mapping with the keys {keys}, not {shown(value)}")
     given = validators.mapping(value, subject)

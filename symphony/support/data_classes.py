@@ -2,7 +2,8 @@
 
 The module `dataclasses` imports `inspect`, `ast` and `tokenize`, and executes the code of up to
 eight functions for each class. For the commands that are typed most, this took a third of their
-time. This module executes one function for each class, the constructor, and shares the others.
+time. This module executes one function for each class, the constructor, when it is first called,
+and shares the others.
 
 The classes have the same behaviour as those of `dataclasses`. The functions of `dataclasses`, such
 as ``asdict`` and ``replace``, accept them: the descriptions that these functions read are created
@@ -140,6 +141,20 @@ def _constructor(cls: type, declaration: _Declaration) -> Callable[..., None]:
     return constructor
 
 
+class _Constructor:
+    """The method ``__init__`` of a data class, whose code is generated when it is first needed.
+
+    Most commands create instances of only a few of the classes that they import. ``owner`` is the
+    data class.
+    """
+
+    owner: Any
+
+    def __get__(self, instance: Any, cls: type) -> Any:
+        self.owner.__init__ = _constructor(self.owner, self.owner._declaration)
+        return self.owner.__init__.__get__(instance, cls)
+
+
 # --- the functions that all data classes share ---
 
 
@@ -222,10 +237,11 @@ def _library_class(cls: type) -> type:
 def _create(cls: type, options: Mapping[str, bool]) -> type:
     """Return the data class for a class that declares fields; see `dataclasses.dataclass`."""
     declaration = _Declaration(cls, options)
+    constructor = _Constructor()
     is_compared = options["eq"]
     members: dict[str, Any] = {
         "_declaration": declaration,
-        "__init__": _constructor(cls, declaration),
+        "__init__": constructor,
         **{name: _LibraryAttribute(name) for name in _LIBRARY_ATTRIBUTES},
         "__match_args__": () if options["kw_only"] else declaration.names,
     }
@@ -239,6 +255,7 @@ def _create(cls: type, options: Mapping[str, bool]) -> type:
         members |= {"__setattr__": _refuse_assignment, "__delattr__": _refuse_deletion}
     members = {**{key: value for key, value in shared.items() if key not in vars(cls)}, **members}
     if not options["slots"]:
+        constructor.owner = cls
         for name, value in members.items():
             setattr(cls, name, value)
         if is_compared and not options["frozen"] and "__hash__" not in vars(cls):
@@ -253,6 +270,7 @@ def _create(cls: type, options: Mapping[str, bool]) -> type:
         cls.__name__, cls.__bases__, {**own, **members, "__slots__": declaration.names}
     )
     created.__qualname__ = cls.__qualname__
+    constructor.owner = created
     return created
 
 

@@ -27,27 +27,59 @@ class LogBlock(NamedTuple):
 
 
 class LineAssembler:
-    r"""A buffer that keeps the beginning of each process's last line until its ``\n`` arrives."""
+    r"""A buffer that keeps the beginning of each process's last line until its ``\n`` arrives.
+
+    A beginning that is longer than `MAX_LINE_CHARACTERS` becomes a line.
+    """
+
+    # A progress bar is one line, to which a program can write for days.
+    MAX_LINE_CHARACTERS = 1 << 24
 
     def __init__(self) -> None:
-        self._begun: dict[str, LogBlock] = {}
+        self._begun: dict[str, _BegunLine] = {}
 
     def add(self, block: LogBlock) -> LogBlock | None:
         """Return a block with the lines that this block completes, or None if there are none."""
-        before = self._begun.pop(block.process, None)
-        if before is None and block.text.endswith("\n"):
+        begun = self._begun.pop(block.process, None)
+        if begun is None and block.text.endswith("\n"):
             return block
-        text = block.text if before is None else before.text + block.text
-        end = text.rfind("\n") + 1
-        if text[end:]:
-            self._begun[block.process] = LogBlock(block.process, text[end:], block.at)
-        return LogBlock(block.process, text[:end], block.at) if end else None
+        end = block.text.rfind("\n") + 1
+        complete = None
+        if end:
+            beginning = "" if begun is None else begun.text()
+            complete = block._replace(text=beginning + block.text[:end])
+            begun = None
+        begun = begun or _BegunLine()
+        begun.add(block.text[end:], block.at)
+        if begun.size > self.MAX_LINE_CHARACTERS and complete is None:
+            complete = block._replace(text=f"{begun.text()}\n")
+            begun = _BegunLine()
+        if begun.size:
+            self._begun[block.process] = begun
+        return complete
 
     def rest(self) -> Iterator[LogBlock]:
         r"""Yield the lines whose ends are missing, with a ``\n``."""
-        for block in self._begun.values():
-            yield LogBlock(block.process, f"{block.text}\n", block.at)
+        for process, begun in self._begun.items():
+            yield LogBlock(process, f"{begun.text()}\n", begun.at)
         self._begun.clear()
+
+
+class _BegunLine:
+    """The beginning of a line. Its parts are joined once, because there can be many small ones."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self.size = 0
+        self.at: float | None = None
+
+    def add(self, part: str, at: float | None) -> None:
+        self._parts.append(part)
+        self.size += len(part)
+        self.at = at
+
+    def text(self) -> str:
+        return "".join(self._parts)
 
 
 def to_blocks(lines: Iterable[LogLine]) -> Iterator[LogBlock]:
@@ -61,13 +93,18 @@ def to_lines(blocks: Iterable[LogBlock]) -> Iterator[LogLine]:
 
     The lines whose ends are missing come last.
     """
+    for block in complete_lines(blocks):
+        yield from split_block(block)
+
+
+def complete_lines(blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
+    """Convert blocks to blocks that contain only complete lines; see `to_lines`."""
     assembler = LineAssembler()
     for block in blocks:
         complete = assembler.add(block)
         if complete is not None:
-            yield from split_block(complete)
-    for block in assembler.rest():
-        yield from split_block(block)
+            yield complete
+    yield from assembler.rest()
 
 
 def split_block(block: LogBlock) -> Iterator[LogLine]:

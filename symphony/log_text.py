@@ -19,7 +19,7 @@ _ENCODING, _ERRORS = "utf-8", "surrogateescape"
 Item = TypeVar("Item")
 
 
-def decode(data: bytes) -> str:
+def decode(data: bytes | bytearray) -> str:
     """Return the text of a part of a log. Parts that are decoded separately can be joined."""
     return data.decode(_ENCODING, _ERRORS)
 

@@ -1282,7 +1282,6 @@ class Cluster(CheckedAttributes):
         keep logs longer than the backend does.
         """
         from symphony.cluster.save_logs import save_following, save_once
-        from symphony.log_blocks import to_lines
 
         status = self.describe_experiment(experiment)
         names = find_names(status, processes, functools.partial(self.removed_processes, experiment))
@@ -1290,7 +1289,7 @@ class Cluster(CheckedAttributes):
             blocks = self.iter_output(
                 experiment, names, follow=True, since=since, tail=tail, exact=True
             )
-            return save_following(folder, names, to_lines(blocks))
+            return save_following(folder, names, blocks)
 
         def read(name: str) -> Iterator[str]:
             return self._iter_log_text(experiment, name, since=since, tail=tail)

@@ -10,8 +10,8 @@ from io import FileIO
 from pathlib import Path
 
 from symphony.errors import unusable_path_errors, with_filename
+from symphony.log_blocks import LogBlock, complete_lines
 from symphony.log_text import to_bytes
-from symphony.status import LogLine
 from symphony.support.replace_file import replace_file
 
 MAX_CONCURRENT_READS = 8
@@ -39,9 +39,9 @@ def save_once(
 
 
 def save_following(
-    directory: str | os.PathLike[str], names: Sequence[str], lines: Iterable[LogLine]
+    directory: str | os.PathLike[str], names: Sequence[str], blocks: Iterable[LogBlock]
 ) -> dict[str, Path]:
-    """Write each line to its process's file until ``lines`` is exhausted.
+    """Write the lines of each process to its file until ``blocks`` is exhausted.
 
     Existing files are emptied first. Return a mapping from process names to paths.
     """
@@ -49,11 +49,18 @@ def save_following(
     for path in files.values():
         path.write_text("")
     with _LogWriters() as writers:
-        for line in lines:
-            path = files[line.process]
+        for lines in complete_lines(blocks):
+            path = files[lines.process]
             with with_filename(path):
-                writers.get(path).write(to_bytes(f"{line.text}\n"))
+                _write(writers.get(path), to_bytes(lines.text))
     return files
+
+
+def _write(file: FileIO, data: bytes) -> None:
+    """Write all data. If the disk becomes full, a write stores a part before the next one fails."""
+    written = file.write(data)
+    while written < len(data):
+        written += file.write(data[written:])
 
 
 def _log_files(directory: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Path]:

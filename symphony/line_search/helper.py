@@ -41,8 +41,31 @@ class LineSearcher:
         self._is_searching = False
         signal.signal(signal.SIGVTALRM, self._on_limit)
 
-    def __call__(self, pattern: re.Pattern[str], text: bytes) -> tuple[bool, int, bool]:
-        """Return the values of an `ANSWER`.
+    def select(
+        self, pattern: re.Pattern[str], lines: list[str], searched: list[str]
+    ) -> list[str] | None:
+        """Return the lines whose text at the same position in ``searched`` matches.
+
+        Lines are not searched in parts. Return None if the time limit is reached.
+        """
+        search = pattern.search
+        try:
+            self._is_searching = True
+            signal.setitimer(signal.ITIMER_VIRTUAL, CPU_LIMIT_SECONDS)
+            found = [line for line, text in zip(lines, searched, strict=True) if search(text)]
+            self._is_searching = False
+        except _LimitReachedError:
+            self._is_searching = False
+            return None
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        return found
+
+    def __call__(
+        self, pattern: re.Pattern[str], text: bytes, first: int = 0
+    ) -> tuple[bool, int, bool]:
+        """Return the values of an `ANSWER` for ``text`` from the position ``first``.
+
+        The second value is the position up to which ``text`` was searched.
 
         If the first line alone reaches the time limit, its search is abandoned. Any other line at
         which the time limit is reached does not count as searched, so the next request begins with
@@ -50,7 +73,7 @@ class LineSearcher:
         """
         search, size = pattern.search, len(text)
         is_found = is_abandoned = False
-        start = next_start = 0
+        start = next_start = first
         try:
             self._is_searching = True
             signal.setitimer(signal.ITIMER_VIRTUAL, CPU_LIMIT_SECONDS)
@@ -65,7 +88,7 @@ class LineSearcher:
             self._is_searching = False
         except _LimitReachedError:
             self._is_searching = False
-            if start == 0:
+            if start == first:
                 is_abandoned = True
                 start = next_start
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)

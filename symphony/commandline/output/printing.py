@@ -92,7 +92,7 @@ class LogFormatter:
         if body is None:
             return ""
         if self._as_json:
-            return "".join(self._json_line(block, text) for text in body.split("\n"))
+            return self._json_lines(block, printable(body))
         if self._cleaner is not None:
             body = self._cleaner.clean_lines(printable(body))
         head = self._prefixes.get(block.process, "")
@@ -127,13 +127,14 @@ class LogFormatter:
             self._begun.add(block.process)
         return is_complete
 
-    def _json_line(self, block: LogBlock, text: str) -> str:
+    def _json_lines(self, block: LogBlock, body: str) -> str:
         import json
 
-        data: dict[str, object] = {"process": block.process, "text": printable(text)}
-        if self._timestamps:
-            data["at"] = block.at
-        return json.dumps(data, separators=(",", ":")) + "\n"
+        # To encode a dictionary for each line takes ten times as long.
+        encode = json.JSONEncoder().encode
+        begin = f'{{"process":{encode(block.process)},"text":'
+        end = f',"at":{encode(block.at)}}}\n' if self._timestamps else "}\n"
+        return "".join([f"{begin}{encode(text)}{end}" for text in body.split("\n")])
 
     def end(self) -> str:
         """Return the text to print after the last line."""

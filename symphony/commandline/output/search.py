@@ -45,15 +45,24 @@ class OutputSearch:
             yield from self._matching_block(block)
 
     def _matching_block(self, block: LogBlock) -> Iterator[LogBlock]:
-        text = log_text.to_bytes(block.text)
-        found = b"".join(self._matching_lines(text))
+        lines = block.text[:-1].split("\n")
+        printable = log_text.printable(block.text)
+        searched = lines if printable is block.text else printable[:-1].split("\n")
+        found = self._searcher.select(self._pattern, lines, searched)
+        if found is None:
+            slowly_found = b"".join(self._matching_lines(log_text.to_bytes(block.text)))
+            found = log_text.decode(slowly_found).split("\n")[:-1]
         if found:
-            yield LogBlock(block.process, log_text.decode(found), block.at)
+            yield LogBlock(block.process, "\n".join([*found, ""]), block.at)
 
     def _matching_lines(self, text: bytes) -> Iterator[bytes]:
-        """Yield the lines of ``text`` that match, with their newlines."""
-        while text:
-            is_found, searched_bytes, is_abandoned = self._searcher(self._pattern, text)
+        """Yield the lines of ``text`` that match, with their newlines.
+
+        A line that takes too long does not prevent the search of the others.
+        """
+        position = 0
+        while position < len(text):
+            is_found, position, is_abandoned = self._searcher(self._pattern, text, position)
             if is_abandoned:
                 self.problem = (
                     "--grep: some lines are not shown, because it takes too long to search them "
@@ -61,8 +70,7 @@ class OutputSearch:
                 )
             if is_found:
                 # A long line is searched in parts.
-                start = text.rfind(b"\n", 0, searched_bytes - 1) + 1
-                end = text.find(b"\n", searched_bytes - 1) + 1
+                start = text.rfind(b"\n", 0, position - 1) + 1
+                end = text.find(b"\n", position - 1) + 1
                 yield text[start:end]
-                searched_bytes = end
-            text = text[searched_bytes:]
+                position = end

@@ -247,9 +247,12 @@ class LogTail:
     def __init__(self, path: Path, start: int = 0) -> None:
         self.path = path
         self.offset = start
-        self._incomplete_line = b""
+        # The beginning of the last line can be long and grow in small steps.
+        self._incomplete_line = bytearray()
         self._incomplete_line_end = start
         self._has_partial_line = False
+        # The part of the incomplete line that contains no progress bar.
+        self._searched_bytes = 0
         self.read_at: float | None = None
         """The time at which the latest output was written, in seconds since the epoch."""
 
@@ -298,12 +301,12 @@ class LogTail:
                 yield from self._end_line()
             elif block_start > self._incomplete_line_end:
                 # The rest of the incomplete line was removed before it was read.
-                self._incomplete_line = b""
+                self._begin_line(b"")
             self._incomplete_line_end = self.offset
             end_of_lines = block.rfind(b"\n") + 1
             if end_of_lines:
                 lines = self._incomplete_line + block[:end_of_lines]
-                self._incomplete_line = block[end_of_lines:]
+                self._begin_line(block[end_of_lines:])
                 self._has_partial_line = False
                 yield log_text.decode(lines)
             else:
@@ -318,8 +321,14 @@ class LogTail:
 
         Call this method only when the process will write no more output.
         """
-        line, self._incomplete_line = self._incomplete_line, b""
+        line = self._begin_line(b"")
         return [log_text.decode(line)] if line else []
+
+    def _begin_line(self, beginning: bytes) -> bytearray:
+        """Replace the incomplete line, and return what it was."""
+        line, self._incomplete_line = self._incomplete_line, bytearray(beginning)
+        self._searched_bytes = 0
+        return line
 
     def _end_line(self) -> list[str]:
         """Return the incomplete line with a newline, or an empty list if there is no such line."""
@@ -333,12 +342,15 @@ class LogTail:
         A program that shows a progress bar writes a carriage return before or after each version of
         the bar. A single carriage return at the end can also be the first half of a line break.
         """
-        if not self._has_partial_line and b"\r" not in self._incomplete_line[:-1]:
-            return []
+        if not self._has_partial_line:
+            end = max(0, len(self._incomplete_line) - 1)
+            if self._incomplete_line.find(b"\r", self._searched_bytes, end) < 0:
+                self._searched_bytes = end
+                return []
         decoder = log_text.decoder()
         text = decoder.decode(self._incomplete_line)
         # The rest is the beginning of a character.
-        self._incomplete_line = decoder.getstate()[0]
+        self._begin_line(decoder.getstate()[0])
         self._has_partial_line = True
         return [text] if text else []
 

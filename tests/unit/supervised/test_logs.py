@@ -18,6 +18,7 @@ from symphony.log_blocks import LogBlock, to_lines
 from symphony.supervised.read import log_files
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.run_paths import REMOTE_FILE
+from tests.unit.scan_cost import passes
 
 
 @pytest.fixture
@@ -194,6 +195,23 @@ def test_memory_for_a_line_is_limited(tmp_path: Path, monkeypatch: pytest.Monkey
     log = tmp_path / "p.log"
     log.write_bytes(b"123456789012\nab\n")
     assert new_lines(log_files.LogTail(log)) == ["12345678", "9012", "ab"]
+
+
+def test_line_that_grows_in_small_steps_is_read_fast(tmp_path: Path) -> None:
+    step, steps = b"." * 4000, 1000
+    tail = log_files.LogTail(tmp_path / "p.log")
+
+    def read(_: str) -> None:
+        tail.path.write_bytes(b"")
+        for _ in range(steps):
+            with tail.path.open("ab") as file:
+                file.write(step)
+            assert list(tail.read_new(partial=True)) == []
+        with tail.path.open("ab") as file:
+            file.write(b"\n")
+        assert "".join(tail.read_new(partial=True)) == "." * len(step) * steps + "\n"
+
+    assert passes(read) < 25
 
 
 def test_incomplete_last_line_can_be_ignored(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ while True:
     time.sleep(100)
 """
 OVERWRITING = OVERWRITE + SERVE
-# The first process waits until the daemon is complete, and then runs too.
-DAEMONIZING = f"""
+# The first process waits until the daemon is complete, and then exits.
+LEAVING_A_DAEMON = f"""
 import os, time
 read, write = os.pipe()
 if os.fork() == 0:
@@ -34,8 +34,9 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 os.read(read, 1)
-{SERVE}
 """
+# The first process runs, too.
+DAEMONIZING = LEAVING_A_DAEMON + SERVE
 
 
 @contextlib.contextmanager

@@ -30,12 +30,6 @@ USER_DEFINED_KEYS = frozenset(
 KUBERNETES_KEYS = frozenset({"pod_yml", "container_yml"})
 
 
-def process_path(name: str, group: str | None) -> DocumentPath:
-    """Return the path of a process, which is in a group unless ``group`` is None."""
-    own_path = ("processes", name)
-    return own_path if group is None else ("processes", group, *own_path)
-
-
 def can_be_composed_number(path: DocumentPath) -> bool:
     """Return whether the value at ``path`` can be an integer that consists of digits and
     references, such as the port ``800${index}``.

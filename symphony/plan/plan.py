@@ -66,6 +66,12 @@ class PlannedProcess:
         """The path ``group/process``, or ``process`` if the process is in no group."""
         return f"{self.group}/{self.name}" if self.group else self.name
 
+    @property
+    def document_path(self) -> tuple[str, ...]:
+        """The keys that lead to the process in an experiment file."""
+        own_path = ("processes", self.name)
+        return own_path if self.group is None else ("processes", self.group, *own_path)
+
     def endpoint(self, service: str) -> Endpoint:
         """Return the endpoint at which the process or its group serves a service.
 

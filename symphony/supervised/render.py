@@ -20,7 +20,6 @@ from symphony.cluster import Manifest
 from symphony.code.snapshot import ARCHIVE_SUFFIX, CodeSnapshot
 from symphony.config.locations import expand_user
 from symphony.errors import SpecError
-from symphony.model.document_path import process_path
 from symphony.model.settings.quantities import parse_quantity
 from symphony.model.settings.table import SUPERVISED, Settings, honoured_by
 from symphony.plan.ignored import Ignored, ignored_settings
@@ -370,7 +369,7 @@ def _check_programs(processes: Iterable[PlannedProcess]) -> None:
         what = f"processes {join_names(paths, limit=5)} have no command"
     raise SpecError(
         f"{what}: this backend cannot run the entry point of an image; set command, cmd or cmds",
-        path=process_path(without[0].name, without[0].group),
+        path=without[0].document_path,
     )
 
 

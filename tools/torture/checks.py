@@ -21,7 +21,7 @@ from symphony.supervised.processes.identity import (
     is_alive,
     read_stat,
 )
-from symphony.supervised.processes.mark import mark_of, read_mark
+from symphony.supervised.processes.mark import mark_of, read_mark, run_part
 from symphony.supervised.processes.membership import list_pids
 
 # All processes of a round inherit this variable, except for those that overwrite their environment.
@@ -79,7 +79,7 @@ def find_processes(
     the mark of one of the runs, and the processes in ``recorded``. Processes that were created
     before ``since`` (see `ProcessId`) are skipped, because most processes of a machine were.
     """
-    marks = {mark_of(run_id): run_id for run_id in run_ids}
+    marks = {run_part(mark_of(run_id)): run_id for run_id in run_ids}
     marks.pop(None, None)
     expected = set(recorded)
     found: list[FoundProcess] = []
@@ -89,7 +89,7 @@ def find_processes(
         pid = stat.process.pid
         environment = read_environment(pid)
         variables: Mapping[str, str] = {} if environment is None else environment.variables
-        run_id = marks.get(read_mark(pid)) if marks else None
+        run_id = marks.get(run_part(read_mark(pid))) if marks else None
         if variables.get(ROUND_VARIABLE) == identity:
             run_id = variables.get(RUN_ID_VARIABLE) or run_id
         elif run_id is None and stat.process not in expected:

@@ -217,12 +217,13 @@ class RemoteHost:
         found = [agent.answer(number) for agent, number in answers]
         return any(found)
 
-    def stray_owners(self, leaders: Mapping[str, ProcessId]) -> set[str]:
+    def stray_owners(self, leaders: Mapping[str, ProcessId], names: Collection[str]) -> set[str]:
         """Return the owners of processes that have left their groups; see `ProcessHost`."""
         answers = []
         for agent in self._agents.all:
             own = self._leaders_at(agent, leaders)
-            answers.append((agent, agent.ask("stray_owners", leaders=own)))
+            number = agent.ask("stray_owners", leaders=own, names=list(names))
+            answers.append((agent, number))
         found: set[str] = set()
         for agent, number in answers:
             found.update(agent.answer(number) or ())

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from shutil import which
 
 from symphony.supervised.processes.identity import RUN_ID_VARIABLE
+from symphony.supervised.processes.mark import mark_of
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.record.directory import RunDirectory
 from symphony_tmux.gates import KEEPER, REPORTS
@@ -59,13 +60,14 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Limits:
     """The settings that a process receives in addition to its environment.
 
-    ``umask`` and ``files``, the limit on open files, are those of the launcher. ``mark`` is the
-    mark of the run; see `symphony.supervised.processes.mark`.
+    ``umask`` and ``files``, the limit on open files, are those of the launcher. ``run_id`` is the
+    identifier of the run, whose mark the process receives; see
+    `symphony.supervised.processes.mark`.
     """
 
     umask: int
     files: int
-    mark: int | None
+    run_id: str
 
 
 def quote(word: str) -> str:
@@ -277,7 +279,7 @@ class Session:
             self.gate(command.name),
             f"{self.limits.umask:03o}",
             str(self.limits.files),
-            str(self.limits.mark or ""),
+            str(mark_of(self.limits.run_id, command.name) or ""),
             command.cwd,
             *self._renamed(command),
             "--",

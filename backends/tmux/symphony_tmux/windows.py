@@ -16,7 +16,6 @@ from symphony.supervised.processes.identity import (
     is_alive,
     read_stat,
 )
-from symphony.supervised.processes.mark import mark_of
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.event_file import process_names
@@ -54,7 +53,7 @@ class Windows:
             Limits(
                 umask=_umask(),
                 files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-                mark=mark_of(manifest["run_id"]),
+                run_id=manifest["run_id"],
             ),
         )
         # The variables that the session of a killed supervisor can have.

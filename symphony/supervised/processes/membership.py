@@ -26,7 +26,7 @@ from symphony.supervised.processes.identity import (
     is_alive,
     read_stat,
 )
-from symphony.supervised.processes.mark import mark_of, read_mark
+from symphony.supervised.processes.mark import mark_of, name_in, read_mark, run_part
 from symphony.supervised.processes.own_children import has_child_exited
 
 # One scan lists all processes at most this many times.
@@ -51,7 +51,7 @@ class RunProcesses:
     ) -> None:
         self._run_id = run_id
         self._since = since
-        self._mark = mark_of(run_id)
+        self._mark = run_part(mark_of(run_id))
         self._found: set[ProcessId] = set()
         self._leaders = set(leaders)
         # The leaders that are running children of this program, by their pids. They lead sessions.
@@ -145,7 +145,7 @@ class RunProcesses:
                 return True
             if environment.is_intact:
                 return False
-        if self._mark is not None and read_mark(stat.process.pid) == self._mark:
+        if self._mark is not None and run_part(read_mark(stat.process.pid)) == self._mark:
             return True
         return None
 
@@ -182,24 +182,29 @@ def find_session_leaders(run_id: str) -> dict[str, ProcessId]:
 
 
 def owner_names(
-    processes: Collection[ProcessId], leaders: Mapping[str, ProcessId]
+    processes: Collection[ProcessId],
+    leaders: Mapping[str, ProcessId],
+    names: Collection[str] = (),
 ) -> set[str | None]:
     """Return the names of the experiment's processes to which operating-system processes belong.
 
-    ``leaders`` maps names to the recorded leaders. The result contains None if there is a process
-    whose name is unknown, because it has left its leader's session and overwritten its environment.
+    ``leaders`` maps names to the recorded leaders. A process that has left its leader's session and
+    overwritten its environment is recognized by its mark if its name is in ``leaders`` or
+    ``names``. Otherwise, its name is unknown, and the result contains None.
     """
     sessions: dict[int, str] = {}
     for name, leader in leaders.items() if processes else ():
         stat = read_stat(leader.pid)
         if stat is not None and stat.process == leader:
             sessions[stat.session] = name
-    names: set[str | None] = set()
+    known = (*leaders, *names)
+    found: set[str | None] = set()
     for process in processes:
         stat = read_stat(process.pid)
         if stat is not None and stat.process == process:
-            names.add(sessions.get(stat.session) or _role(process.pid))
-    return names
+            owner = sessions.get(stat.session) or _role(process.pid)
+            found.add(owner or name_in(read_mark(process.pid), known))
+    return found
 
 
 def is_command(process: ProcessId) -> bool:

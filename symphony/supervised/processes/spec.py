@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from symphony.errors import BackendError
-from symphony.model.document_path import DocumentPath, process_path
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.support.data_classes import dataclass, field, fields, replace
 from symphony.support.signal_names import STOP_SIGNALS
@@ -112,9 +111,10 @@ class ProcessSpec:
         return f"{self.group}/{self.name}" if self.group else self.name
 
     @property
-    def document_path(self) -> DocumentPath:
+    def document_path(self) -> tuple[str, ...]:
         """The keys that lead to the process in an experiment file."""
-        return process_path(self.name, self.group)
+        own_path = ("processes", self.name)
+        return own_path if self.group is None else ("processes", self.group, *own_path)
 
     @property
     def devices(self) -> tuple[str, ...]:

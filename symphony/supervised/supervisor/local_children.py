@@ -91,7 +91,7 @@ class LocalChildren:
             try:
                 create_scratch_directory(spec.env)
                 self._environment.set(env, spec.env)
-                with marked_children:
+                with marked_children.of(spec.name):
                     child = self._start(spec)
             except OSError as exc:
                 yield spec, exc

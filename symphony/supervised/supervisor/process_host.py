@@ -157,11 +157,12 @@ class ProcessHost(Protocol):
         any.
         """
 
-    def stray_owners(self, leaders: Leaders) -> set[str]:
+    def stray_owners(self, leaders: Leaders, names: Collection[str]) -> set[str]:
         """Return the names of the processes whose programs `stop_strays` stops if it spares
         commands.
 
-        A program whose process is not known is ignored.
+        ``names`` contains the processes in which the caller is interested. A program whose process
+        is not known is ignored.
         """
 
     def has_descendants(self, name: str, leaders: Leaders) -> bool:
@@ -361,9 +362,9 @@ class ThisHost:
             stopped=stopped,
         )
 
-    def stray_owners(self, leaders: Leaders) -> set[str]:
+    def stray_owners(self, leaders: Leaders, names: Collection[str]) -> set[str]:
         """Return the owners of processes that have left their process groups; see `ProcessHost`."""
-        return self._strays.owners(leaders)
+        return self._strays.owners(leaders, names)
 
     @functools.cached_property
     def _strays(self) -> Strays:

@@ -87,6 +87,15 @@ def test_mark_is_found_after_the_environment_was_overwritten() -> None:
         assert owner_names([process], {"p": process}) == {"p"}
 
 
+def test_mark_contains_the_process_after_the_environment_was_overwritten() -> None:
+    marked_children = MarkedChildren(RUN)
+    with marked_children.of("q"), started() as (process,):
+        assert find() == [process]
+        assert owner_names([process], {}, ["p", "q"]) == {"q"}
+        assert owner_names([process], {"q": ProcessId(process.pid, 0.0)}) == {"q"}
+        assert owner_names([process], {}, ["p"]) == {None}
+
+
 def test_environment_without_the_identifier_overrides_the_mark() -> None:
     """The supervisor of an experiment that a process of the run launches is not in the run."""
     for env in ({"A": "1"}, {RUN_ID_VARIABLE: os.urandom(16).hex()}):

@@ -301,8 +301,8 @@ class NodeAgent:
             _identities(leaders), kill=kill, owners=owners, spares_commands=spares_commands
         )
 
-    def _stray_owners(self, leaders: dict[str, list[float]]) -> list[str]:
-        return sorted(self._host.stray_owners(_identities(leaders)))
+    def _stray_owners(self, leaders: dict[str, list[float]], names: list[str]) -> list[str]:
+        return sorted(self._host.stray_owners(_identities(leaders), names))
 
     def _report_usage(
         self, sample: int, leaders: dict[str, list[float]], devices: dict[str, list[str]]

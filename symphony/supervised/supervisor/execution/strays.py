@@ -49,7 +49,7 @@ class Strays:
         strays = self._find(leaders, spares_commands=spares_commands)
         if owners is not None:
             wanted = set(owners)
-            strays = [stray for stray in strays if owner_names([stray], leaders) & wanted]
+            strays = [stray for stray in strays if owner_names([stray], leaders, owners) & wanted]
         for process in strays:
             if kill:
                 send_signal(process, signal.SIGKILL)
@@ -60,10 +60,10 @@ class Strays:
                 send_signal(process, signal.SIGTERM)
         return bool(strays)
 
-    def owners(self, leaders: Mapping[str, ProcessId]) -> set[str]:
+    def owners(self, leaders: Mapping[str, ProcessId], names: Collection[str]) -> set[str]:
         """Return the owners of the strays; see `ProcessHost.stray_owners`."""
-        names = owner_names(self._find(leaders, spares_commands=True), leaders)
-        return {name for name in names if name is not None}
+        found = owner_names(self._find(leaders, spares_commands=True), leaders, names)
+        return {name for name in found if name is not None}
 
     def _find(self, leaders: Mapping[str, ProcessId], *, spares_commands: bool) -> list[ProcessId]:
         groups = {leader.pid for leader in leaders.values()}

@@ -8,7 +8,7 @@ from pathlib import Path
 from symphony.code.snapshot import CodeArchives
 from symphony.config.locations import expand_user
 from symphony.errors import SpecError, error_path
-from symphony.model.document_path import DocumentPath, process_path
+from symphony.model.document_path import DocumentPath
 from symphony.plan.plan import Plan
 from symphony.plan.resolution.encryption_keys import generate
 
@@ -51,7 +51,7 @@ def check_start_directories(plan: Plan, archives: CodeArchives) -> None:
         if is_in_code and not directory.is_dir():
             raise SpecError(
                 f"process {process.path!r}: start_dir {directory} is not a directory",
-                path=(*process_path(process.name, process.group), "start_dir"),
+                path=(*process.document_path, "start_dir"),
             )
 
 
@@ -65,7 +65,7 @@ def _sources(plan: Plan) -> Iterator[tuple[str, DocumentPath, str]]:
     for name, source in plan.secrets.items():
         yield f"secret {name!r}", ("secrets", name), source
     for process in plan:
-        volumes = (*process_path(process.name, process.group), "volumes")
+        volumes = (*process.document_path, "volumes")
         for index, volume in enumerate(process.settings.volumes):
             ((kind, details),) = volume.items()
             for name, source in details.get("files", {}).items():

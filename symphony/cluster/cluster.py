@@ -1576,9 +1576,11 @@ class Cluster(CheckedAttributes):
         an error message, in another thread.
         """
         from symphony.cluster.backend import ForwardRequest
+        from symphony.cluster.backend.external_address import errors_about_replicas
 
         request = ForwardRequest(process_or_service, port, local_port, on_error=on_error)
-        return self.implementation.access.forward(experiment, request)
+        with errors_about_replicas(self.implementation, experiment, process_or_service):
+            return self.implementation.access.forward(experiment, request)
 
     def visit(
         self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None

@@ -29,3 +29,24 @@ def test_services_have_ports_addresses_and_the_processes_that_serve_and_use_them
 def test_an_experiment_without_services_has_an_empty_table(program: Program) -> None:
     program.launch("rl", {"learner": FOREVER})
     assert program.json("services", "rl") == []
+
+
+def test_the_replicas_of_a_service_have_addresses_of_their_own(program: Program) -> None:
+    program.launch(
+        "rl", {"server": {"cmd": FOREVER, "binds": "rpc", "exposes": "board", "replicas": 2}}
+    )
+    services = {service["name"]: service for service in program.json("services", "rl")}
+    replicas = services["board"]["replicas"]
+    assert list(replicas) == ["board-0", "board-1"]
+    assert services["rpc"]["replicas"] == {}
+    assert ", ".join(replicas.values()) in program.ok("services", "rl")
+    for command, name in (("visit", "board"), ("forward", "board"), ("forward", "rpc")):
+        done = program(command, "rl", name)
+        assert (done.returncode, done.stderr) == (
+            2,
+            f"symphony: error: each replica of service '{name}' of 'rl' has its own address; "
+            f"name one of {name}-0, {name}-1\n",
+        )
+    message = program("visit", "rl", "rpc").stderr
+    assert message.endswith("for the address of a replica, use: symphony forward rl rpc-0\n")
+    program.ok("forward", "rl", "rpc-0")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from symphony.errors import NotFound, Unsupported
@@ -11,6 +12,7 @@ from symphony.support.names import did_you_mean, join_names
 
 if TYPE_CHECKING:
     from symphony.cluster.backend import Inspection
+    from symphony.plan.topology import Service
 
 
 def find_external_address(backend: Inspection, experiment: str, service: str) -> str:
@@ -21,7 +23,7 @@ def find_external_address(backend: Inspection, experiment: str, service: str) ->
     """
     addresses = backend.external_addresses(experiment, service)
     if service not in addresses:
-        raise _not_exposed(backend, experiment, service, addresses)
+        raise _not_exposed(backend, experiment, service, addresses.keys())
     address = addresses[service]
     if address is None:
         raise NotFound(
@@ -31,15 +33,60 @@ def find_external_address(backend: Inspection, experiment: str, service: str) ->
 
 
 def _not_exposed(
-    backend: Inspection, experiment: str, service: str, exposed: Collection[str]
+    backend: Inspection, experiment: str, service: str, exposed: AbstractSet[str]
 ) -> NotFound:
-    bound: Iterable[str] = ()
-    with contextlib.suppress(Unsupported):
-        bound = [found.name for found in backend.topology(experiment).services]
-    if service in bound:
+    bound = _find_service(backend, experiment, service)
+    replicas = [] if bound is None else replica_names(bound)
+    if not exposed.isdisjoint(replicas):
+        return one_for_each_replica(experiment, service, replicas)
+    if bound is not None:
+        example, what = (
+            (replicas[0], "the address of a replica") if replicas else (service, "its address")
+        )
         return NotFound(
             f"experiment {experiment!r} binds but does not expose {service!r}; "
-            f"for its address, use: symphony forward {experiment} {service}"
+            f"for {what}, use: symphony forward {experiment} {example}"
         )
     hint = did_you_mean(service, exposed) or f"; exposed are {join_names(exposed)}"
     return NotFound(f"experiment {experiment!r} does not expose {service!r}{hint}")
+
+
+@contextlib.contextmanager
+def errors_about_replicas(backend: Inspection, experiment: str, name: str) -> Iterator[None]:
+    """Replace the `NotFound` of the block by the names of the replicas, if ``name`` is a replicated
+    service.
+    """
+    try:
+        yield
+    except NotFound as exc:
+        found = _find_service(backend, experiment, name)
+        replicas = [] if found is None else replica_names(found)
+        if not replicas:
+            raise
+        raise one_for_each_replica(experiment, name, replicas) from exc
+
+
+def replica_names(service: Service) -> list[str]:
+    """Return the names by which the replicas of a service are reached, which have own addresses.
+
+    Without replicas, the result is empty.
+    """
+    if len(service.owners) < 2:
+        return []
+    return [f"{service.name}-{number}" for number in range(len(service.owners))]
+
+
+def one_for_each_replica(experiment: str, service: str, replicas: Sequence[str]) -> NotFound:
+    """Return the error for the name of a replicated service."""
+    return NotFound(
+        f"each replica of service {service!r} of {experiment!r} has its own address; name one of "
+        f"{join_names(replicas)}"
+    )
+
+
+def _find_service(backend: Inspection, experiment: str, name: str) -> Service | None:
+    with contextlib.suppress(Unsupported):
+        for service in backend.topology(experiment).services:
+            if service.name == name:
+                return service
+    return None

@@ -15,8 +15,9 @@ from symphony.status import LogLine
 class LogBlock(NamedTuple):
     r"""Consecutive lines of one process, each of which ends with ``\n``.
 
-    The last line has no ``\n`` if the process has not written its end yet. The next block of the
-    process then continues the line. While output is followed, a progress bar arrives in this way.
+    The last line has no ``\n`` if its end has not been read yet. The next block of the process then
+    continues the line. A very long line arrives in this way, and a progress bar while output is
+    followed.
     ``at`` is the time at which the lines were written, in seconds since the epoch, or None if it is
     unknown. If the lines were written at different times, it is the time of the last one.
     """
@@ -93,18 +94,13 @@ def to_lines(blocks: Iterable[LogBlock]) -> Iterator[LogLine]:
 
     The lines whose ends are missing come last.
     """
-    for block in complete_lines(blocks):
-        yield from split_block(block)
-
-
-def complete_lines(blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
-    """Convert blocks to blocks that contain only complete lines; see `to_lines`."""
     assembler = LineAssembler()
     for block in blocks:
         complete = assembler.add(block)
         if complete is not None:
-            yield complete
-    yield from assembler.rest()
+            yield from split_block(complete)
+    for block in assembler.rest():
+        yield from split_block(block)
 
 
 def split_block(block: LogBlock) -> Iterator[LogLine]:

@@ -1278,7 +1278,7 @@ class Cluster(CheckedAttributes):
 
         ``processes`` defaults to all processes. The files are named ``<process>.log``. An existing
         file is replaced once the new file is complete. With ``follow``, however, existing files are
-        emptied first, and lines are written until the processes have exited. Use this method to
+        emptied first, and output is written until the processes have exited. Use this method to
         keep logs longer than the backend does.
         """
         from symphony.cluster.save_logs import save_following, save_once

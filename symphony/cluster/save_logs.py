@@ -10,7 +10,7 @@ from io import FileIO
 from pathlib import Path
 
 from symphony.errors import unusable_path_errors, with_filename
-from symphony.log_blocks import LogBlock, complete_lines
+from symphony.log_blocks import LogBlock
 from symphony.log_text import to_bytes
 from symphony.support.replace_file import replace_file
 
@@ -41,7 +41,7 @@ def save_once(
 def save_following(
     directory: str | os.PathLike[str], names: Sequence[str], blocks: Iterable[LogBlock]
 ) -> dict[str, Path]:
-    """Write the lines of each process to its file until ``blocks`` is exhausted.
+    """Write the output of each process to its file until ``blocks`` is exhausted.
 
     Existing files are emptied first. Return a mapping from process names to paths.
     """
@@ -49,10 +49,10 @@ def save_following(
     for path in files.values():
         path.write_text("")
     with _LogWriters() as writers:
-        for lines in complete_lines(blocks):
-            path = files[lines.process]
+        for block in blocks:
+            path = files[block.process]
             with with_filename(path):
-                _write(writers.get(path), to_bytes(lines.text))
+                _write(writers.get(path), to_bytes(block.text))
     return files
 
 

@@ -42,7 +42,7 @@ POLL_SECONDS = 0.02
 REMOTE_POLL_SECONDS = 0.1
 STATUS_CHECK_SECONDS = 0.5
 # The part of a line that is kept in memory until the rest of the line has been written. A longer
-# line is returned as several lines.
+# line is returned in parts.
 MAX_LINE_BYTES = 1 << 24
 _BLOCK_BYTES = 1 << 18
 _TIMES_BLOCK_BYTES = 1 << 13
@@ -290,9 +290,9 @@ class LogTail:
         """Yield the complete lines that were added since the previous call, as texts of one or more
         lines with their newlines. If ``end`` is given, read only up to this byte offset.
 
-        A line that is longer than `MAX_LINE_BYTES` is yielded as several lines. With ``partial``,
-        the parts of a line that contains a progress bar are yielded as they are written, without a
-        newline; see `_read_progress`.
+        A line that is longer than `MAX_LINE_BYTES` is yielded in parts, of which only the last one
+        ends with a newline. With ``partial``, so is a line that contains a progress bar, while it
+        is written; see `_has_progress`.
         """
         for block in self.read_blocks(end):
             block_start = self.offset - len(block)
@@ -311,10 +311,9 @@ class LogTail:
                 yield log_text.decode(lines)
             else:
                 self._incomplete_line += block
-                if len(self._incomplete_line) >= MAX_LINE_BYTES:
-                    yield from self._end_line()
-            if partial:
-                yield from self._read_progress()
+            is_long = len(self._incomplete_line) >= MAX_LINE_BYTES
+            if is_long or (partial and self._has_progress()):
+                yield from self._read_part()
 
     def read_incomplete_line(self) -> list[str]:
         """Return a list that contains the incomplete last line, or an empty list if there is none.
@@ -336,17 +335,21 @@ class LogTail:
         rest = self.read_incomplete_line()
         return [f"{text}\n" for text in rest or [""]] if rest or has_partial_line else []
 
-    def _read_progress(self) -> list[str]:
-        """Return the new part of an incomplete line that contains a progress bar.
+    def _has_progress(self) -> bool:
+        """Return whether the incomplete line contains a progress bar, or continues a part.
 
         A program that shows a progress bar writes a carriage return before or after each version of
         the bar. A single carriage return at the end can also be the first half of a line break.
         """
-        if not self._has_partial_line:
-            end = max(0, len(self._incomplete_line) - 1)
-            if self._incomplete_line.find(b"\r", self._searched_bytes, end) < 0:
-                self._searched_bytes = end
-                return []
+        if self._has_partial_line:
+            return True
+        end = max(0, len(self._incomplete_line) - 1)
+        is_found = self._incomplete_line.find(b"\r", self._searched_bytes, end) >= 0
+        self._searched_bytes = end
+        return is_found
+
+    def _read_part(self) -> list[str]:
+        """Return the part of the incomplete line that has not been returned yet."""
         decoder = log_text.decoder()
         text = decoder.decode(self._incomplete_line)
         # The rest is the beginning of a character.

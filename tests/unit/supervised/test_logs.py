@@ -193,8 +193,12 @@ def test_memory_for_a_line_is_limited(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(log_files, "_BLOCK_BYTES", 4)
     monkeypatch.setattr(log_files, "MAX_LINE_BYTES", 8)
     log = tmp_path / "p.log"
-    log.write_bytes(b"123456789012\nab\n")
-    assert new_lines(log_files.LogTail(log)) == ["12345678", "9012", "ab"]
+    log.write_bytes("123456789012\n1234567890éa\n".encode())
+    expected = ["12345678", "9012\n", "1234567890", "éa\n"]
+    assert list(log_files.LogTail(log).read_new()) == expected
+    # The rest of a line that was begun is not held.
+    expected[1:2] = ["9012", "\n"]
+    assert list(log_files.LogTail(log).read_new(partial=True)) == expected
 
 
 def test_line_that_grows_in_small_steps_is_read_fast(tmp_path: Path) -> None:

@@ -50,7 +50,12 @@ def check_is_text(name: object, what: str) -> str:
     in `check_name`.
     """
     if not isinstance(name, str):
-        raise SpecError(f"the name of {_with_article(what)} must be text, not {shown(name)}")
+        hint = ""
+        if what == "service" and isinstance(name, int) and not isinstance(name, bool):
+            hint = (
+                f"; a port belongs to a service with a name, as in exposes: {{web: {shown(name)}}}"
+            )
+        raise SpecError(f"the name of {_with_article(what)} must be text, not {shown(name)}{hint}")
     return name
 
 

@@ -259,8 +259,10 @@ def services(value: ServiceSpec, subject: str) -> dict[str, int | None]:
         # The order of the names determines which ports are assigned, and a set has no order.
         ports = [(name, None) for name in sorted(value, key=str)]
     else:
+        is_port = isinstance(value, int) and not isinstance(value, bool)
+        hint = f"; write for example {{web: {shown(value)}}}" if is_port else ""
         raise SpecError(
-            f"{subject} must be a name, a list of names or {{name: port}}, not {shown(value)}"
+            f"{subject} must be a name, a list of names or {{name: port}}, not {shown(value)}{hint}"
         )
     result: dict[str, int | None] = {}
     for name, number in ports:

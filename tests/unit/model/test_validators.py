@@ -82,7 +82,18 @@ def test_valid_values_have_one_normal_form(
         (validators.port, True, "not True"),
         (validators.port, "80", "not '80'"),
         (validators.port, 80.0, "not 80.0"),
-        (validators.services, 5, "value must be a name, a list of names or {name: port}, not 5"),
+        (
+            validators.services,
+            5,
+            "value must be a name, a list of names or {name: port}, not 5; "
+            "write for example {web: 5}",
+        ),
+        (
+            validators.services,
+            True,
+            "value must be a name, a list of names or {name: port}, not Tr",
+        ),
+        (validators.services, [80], "a port belongs to a service with a name, as in exposes: {web"),
         (validators.services, "Bad", "for example 'bad'"),
         (validators.services, ["a", "B"], "for example 'b'"),
         (validators.services, {"a": 0}, "the port of 'a' must be a number from 1 to 65535"),

@@ -1,4 +1,5 @@
-"""The keys of compose files, Kubernetes objects and torchx, and the keys of symphony for them.
+"""The keys of compose files, Kubernetes objects, torchx and other programs, and the keys of
+symphony for them.
 
 A key of another program is an unknown key in an experiment file. The error message then contains
 the key of symphony with the user's value. ``symphony import`` converts whole files with the same
@@ -131,6 +132,13 @@ _POLICIES = {
 def _restart(value: Any, _name: str) -> Translation:
     policy, _, limit = str("no" if value is False else value).partition(":")
     return _restart_policy(_POLICIES[policy], max_restarts=int(limit) if limit else None)
+
+
+def _autorestart(value: Any, _name: str) -> Translation:
+    """Translate the key of supervisord, whose value ``unexpected`` means a failure."""
+    if str(value) == "unexpected":
+        return _restart_policy("OnFailure")
+    return _restart_policy("Always" if values.flag(value) else "Never")
 
 
 def _restart_policy(policy: str, **limits: Any) -> Translation:
@@ -350,6 +358,11 @@ def _gpus(value: Any, _name: str) -> Translation:
 
 def _limit(resource: str, convert: Callable[[Any], Any], key: str = "resource_limit") -> Translate:
     return lambda value, _name: Translation(settings={key: {resource: convert(value)}})
+
+
+def _memory(value: Any) -> Any:
+    """Return an amount of memory, which can have a unit of compose or of Kubernetes."""
+    return value if str(value).endswith("i") else values.size(value)
 
 
 def _kube_resources(value: Any, _name: str) -> Translation:
@@ -668,6 +681,32 @@ PROCESS_KEYS: dict[str, ForeignKey] = {
     "num_replicas": _key(_replicas, "replicas: 3"),
     "port_map": _key(_port_map, "binds: {tensorboard: 6006}"),
     "resource": _key(_torchx_resource, _RESOURCES),
+    # supervisord, systemd, pm2 and workflows
+    **dict.fromkeys(
+        ("chdir", "cwd", "directory", "workdir", "working_directory"),
+        _key(_renamed("start_dir"), "start_dir: work"),
+    ),
+    **dict.fromkeys(
+        ("exec", "program", "run", "script", "shell"), _key(_renamed("cmd"), "cmd: ./run.sh")
+    ),
+    **dict.fromkeys(("copies", "instances", "numprocs", "workers"), _key(_replicas, "replicas: 3")),
+    **dict.fromkeys(
+        ("depends", "needs", "requires"), _key(_depends_on, "starts_after: {db: ready}")
+    ),
+    **dict.fromkeys(("envs", "variables", "vars"), _key(_environment, "env: {LEVEL: info}")),
+    **dict.fromkeys(("health", "readiness"), _key(_healthcheck, _READY)),
+    **dict.fromkeys(
+        ("log_file", "logfile", "stderr", "stdout", "stdout_logfile"),
+        _key(_nothing("'symphony logs' shows the output of every process")),
+    ),
+    "autorestart": _key(_autorestart, _RESTART),
+    "cpu": _key(_limit("cpu", values.number), "resource_limit: {cpu: 1}"),
+    "gpu": _key(_limit("gpu", values.number), "resource_limit: {gpu: 1}"),
+    "host": _key(_nothing("symphony chooses the address of each service")),
+    **dict.fromkeys(("mem", "memory"), _key(_limit("memory", _memory), _MEMORY)),
+    "name": _key(_nothing("the key of a process is its name")),
+    "port": _key(lambda value, name: _ports([value], name), "exposes: {web: 8080}"),
+    "stopwaitsecs": _key(_stop_grace_period, "termination_grace_period: 30"),
     # process-compose
     "availability": _key(_availability, _RESTART),
     "readiness_probe": _key(_readiness_probe, _READY),

@@ -236,14 +236,15 @@ class KubeInspection(Backend[Manifest]):
         from symphony_kube.logs import read
 
         (name,) = selection.names
-        text = read.read_log(
+        pieces = read.iter_log(
             self.target(experiment),
             name,
             since=self._start_time(selection.given_since),
             tail=selection.tail,
             previous=selection.previous,
         )
-        yield LogBlock(name, text)
+        for piece in pieces:
+            yield LogBlock(name, piece)
 
     def _start_time(self, given: float | str | None) -> float | None:
         """Return the time since which logs are read, by the clock of the API server."""

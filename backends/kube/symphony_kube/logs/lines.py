@@ -22,7 +22,7 @@ _TIMESTAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d
 _MISSING_LOG = re.compile(
     rb"(?:unable to retrieve container logs for|failed to try resolving symlinks in path) [^\n]*\n?"
 )
-_MAX_MISSING_LOG_BYTES = 1000
+MAX_MISSING_LOG_BYTES = 1000
 # How many lines are remembered, and how many bytes of each line. These bytes contain the timestamp
 # and the beginning of the line.
 _REMEMBERED_LINES, _REMEMBERED_BYTES = 1000, 96
@@ -55,7 +55,7 @@ class LineAssembler:
 
 def is_missing_log(data: bytes) -> bool:
     """Return whether ``data`` is a kubelet's message that it no longer has the log."""
-    return len(data) < _MAX_MISSING_LOG_BYTES and _MISSING_LOG.fullmatch(data) is not None
+    return len(data) < MAX_MISSING_LOG_BYTES and _MISSING_LOG.fullmatch(data) is not None
 
 
 def line_time(line: bytes) -> bytes:

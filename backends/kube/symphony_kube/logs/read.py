@@ -19,6 +19,7 @@ from symphony_kube.logs.sources import (
     fetch_last_lines,
     fetch_log,
     find_sources,
+    iter_log_chunks,
     previous_source,
     resolve_names,
     sources_of,
@@ -31,15 +32,15 @@ if TYPE_CHECKING:
     from symphony_kube.api.kube_experiment import KubeExperiment
 
 
-def read_log(
+def iter_log(
     experiment: KubeExperiment,
     process: str,
     *,
     since: float | None = None,
     tail: int | None = None,
     previous: bool = False,
-) -> str:
-    """Return a process's log as a string.
+) -> Iterator[str]:
+    """Yield a process's log in pieces.
 
     ``since``, in seconds since the epoch, and ``tail``, a number of lines, limit the lines that are
     returned. ``previous`` selects the log from before the last restart. Raises `NotFound`
@@ -49,12 +50,15 @@ def read_log(
     if previous:
         sources = previous_source(sources, process)
     if since is not None:
-        return _read_since(experiment, sources, to_line_time(since), tail)
+        yield _read_since(experiment, sources, to_line_time(since), tail)
+        return
     if tail is not None:
-        data = _read_tail(experiment, sources, tail)
-    else:
-        data = b"".join(fetch_log(experiment, source) for source in sources)
-    return log_text.decode(data)
+        yield log_text.decode(_read_tail(experiment, sources, tail))
+        return
+    decoder = log_text.decoder()
+    for source in sources:
+        yield from map(decoder.decode, iter_log_chunks(experiment, source))
+    yield decoder.decode(b"", final=True)
 
 
 def iter_log_lines(

@@ -8,7 +8,7 @@ logs from all of the Job's Pods.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from symphony.cluster.matching import find_names
 from symphony.errors import NotFound
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
-from symphony_kube.logs.lines import is_missing_log
+from symphony_kube.logs.lines import MAX_MISSING_LOG_BYTES, is_missing_log
 from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.status import experiments
 from symphony_kube.status.find_pod import find_container, list_containers, pod_path
@@ -134,14 +134,37 @@ def fetch_log(
     tail: int | None = None,
 ) -> bytes:
     """Return the contents of a log, or ``b""`` if the API has no such log."""
+    chunks = iter_log_chunks(experiment, source, timestamps=timestamps, since=since, tail=tail)
+    return b"".join(chunks)
+
+
+def iter_log_chunks(
+    experiment: KubeExperiment,
+    source: LogSource,
+    *,
+    timestamps: bool = False,
+    since: str | None = None,
+    tail: int | None = None,
+) -> Iterator[bytes]:
+    """Yield the contents of a log as they arrive, or nothing if the API has no such log."""
+    # A short answer can be a message that there is no log.
+    beginning: bytes | None = b""
     try:
         stream = open_log(experiment, source, timestamps=timestamps, since=since, tail=tail)
-        data = b"".join(stream.chunks())
+        for chunk in stream.chunks():
+            if beginning is None:
+                yield chunk
+                continue
+            beginning += chunk
+            if len(beginning) >= MAX_MISSING_LOG_BYTES:
+                yield beginning
+                beginning = None
     except ApiError as exc:
         if exc.status in NO_LOG_STATUSES:
-            return b""
+            return
         raise log_error(exc, source.ref.process, experiment.scope) from exc
-    return b"" if is_missing_log(data) else data
+    if beginning and not is_missing_log(beginning):
+        yield beginning
 
 
 def fetch_last_lines(

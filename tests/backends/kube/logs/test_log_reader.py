@@ -13,7 +13,7 @@ from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import Scope
 from symphony_kube.logs import follow
 from symphony_kube.logs.lines import LogPosition
-from symphony_kube.logs.sources import LogSource
+from symphony_kube.logs.sources import LogSource, iter_log_chunks
 from symphony_kube.state.pod_status import ContainerRef
 
 SCOPE = Scope(experiment="e", namespace="n", shared=True)
@@ -116,3 +116,51 @@ def test_the_previous_log_that_a_restart_in_the_meantime_requires_is_requested_a
     lines, error = read(node, CURRENT, position=position, follows=True)
     assert (sorted(lines), error) == (texts(2, 3), None)
     assert node.requests == ["current", "previous", "previous"]
+
+
+# --- the log so far ---
+
+
+class Chunks(Stream):
+    """A log that arrives in chunks. ``sent`` is the number of chunks that were requested."""
+
+    def __init__(self, *chunks: bytes) -> None:
+        self._chunks = chunks
+        self.sent = 0
+
+    def chunks(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            self.sent += 1
+            yield chunk
+
+
+class ChunkNode(Node):
+    """A server whose logs arrive in the given chunks."""
+
+    def __init__(self, *chunks: bytes) -> None:
+        super().__init__()
+        self.stream = Chunks(*chunks)
+
+    def open_stream(self, path: str, *, query: dict[str, Any], **_: object) -> Stream:
+        super().open_stream(path, query=query)
+        return self.stream
+
+
+def chunks_of(node: Node, source: LogSource = CURRENT) -> Iterator[bytes]:
+    return iter_log_chunks(KubeExperiment(node, SCOPE), source)
+
+
+def test_large_log_is_read_in_chunks() -> None:
+    node = ChunkNode(b"a" * 10, b"b" * 2000, b"c" * 2000, b"d")
+    chunks = chunks_of(node)
+    assert next(chunks) == b"a" * 10 + b"b" * 2000
+    assert node.stream.sent == 2
+    assert list(chunks) == [b"c" * 2000, b"d"]
+
+
+def test_message_about_a_missing_log_is_not_its_content() -> None:
+    message = b"unable to retrieve container logs for containerd://4e653d"
+    assert list(chunks_of(ChunkNode(message[:9], message[9:]))) == []
+    assert list(chunks_of(ChunkNode(b"one\n", b"two"))) == [b"one\ntwo"]
+    assert list(chunks_of(ChunkNode())) == []
+    assert list(chunks_of(Node(404), PREVIOUS)) == []

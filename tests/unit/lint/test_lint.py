@@ -714,3 +714,27 @@ def test_replicas_that_bind_one_service_are_no_problem(replicas: int, local: Tar
     exp.new_replicas("server", replicas, binds="inference", command="true")
     exp.new_process("client", command="true").connects("inference")
     assert findings_of(exp, local) == []
+
+
+def test_a_check_computes_the_absent_services_as_often_for_many_processes_as_for_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compute = Experiment.services_without_replicas.fget
+    assert compute is not None
+    calls: list[Experiment] = []
+
+    def counted(experiment: Experiment) -> tuple[str, ...]:
+        calls.append(experiment)
+        return compute(experiment)
+
+    monkeypatch.setattr(Experiment, "services_without_replicas", property(counted))
+    counts = []
+    for size in (2, 20):
+        calls.clear()
+        experiment = Experiment("a")
+        experiment.new_process("server", command="x").binds("web")
+        for number in range(size):
+            experiment.new_process(f"client-{number}", command="x").connects("web")
+        assert lint(experiment, [kube(image="rl:1")], machine=HERE) == []
+        counts.append(len(calls))
+    assert counts[0] == counts[1]

@@ -620,8 +620,12 @@ def snapshot_of_plan(plan: Plan, secrets: Mapping[str, Any] | None = None) -> Sn
     from symphony.plan.resolution.encryption_keys import variable
 
     services = {
-        name: [endpoint.addr, endpoint.bind_host, variable(name) in plan.shared_env]
-        for name, endpoint in plan.addresses.items()
+        endpoint.service: [
+            endpoint.addr,
+            endpoint.bind_host,
+            variable(endpoint.service) in plan.shared_env,
+        ]
+        for endpoint in plan.addresses.endpoints
     }
     replicas = {name: len(plan.addresses.replicas(name)) for name in plan.addresses.replicated}
     return Snapshot(

@@ -224,6 +224,7 @@ def render(
         return _Place(str(Path(code["directory"], start_dir)), code)
 
     env = {**plan.shared_env, RUN_ID_VARIABLE: run_id}
+    endpoints = plan.addresses.endpoints
     if plan.secrets:
         env[SECRETS_VARIABLE] = str(directory / "secrets")
     return HostManifest(
@@ -236,8 +237,8 @@ def render(
             _process_spec(plan, process, env, place(process), shell, directory) for process in plan
         ),
         env=env,
-        services={name: endpoint.addr for name, endpoint in plan.addresses.items()},
-        exposed=tuple(name for name, endpoint in plan.addresses.items() if endpoint.exposed),
+        services={endpoint.service: endpoint.addr for endpoint in endpoints},
+        exposed=tuple(endpoint.service for endpoint in endpoints if endpoint.exposed),
         secrets={name: str(base / expand_user(source)) for name, source in plan.secrets.items()},
         ignored=ignored_settings(plan, honoured),
         keys=plan.key_variables,

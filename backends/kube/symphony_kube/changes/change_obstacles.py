@@ -22,11 +22,11 @@ def obstacles(difference: Difference) -> list[str]:
     """Return the reasons why the experiment cannot be changed while it is running."""
     new = difference.new
     found = [*_deadline_obstacle(difference), *_job_set_obstacle(difference)]
+    started_again = difference.units_with(*STARTED_AGAIN)
     large = [
         name
         for name, body in new.manifest.objects_by_unit.items()
-        if name in difference.units_with(*STARTED_AGAIN)
-        and len(encode_manifest(body)) > attempts.MAX_MANIFEST_CHARS
+        if name in started_again and len(encode_manifest(body)) > attempts.MAX_MANIFEST_CHARS
     ]
     if large:
         found.append(f"the manifest of {join_names(large)} is too large to be replaced")

@@ -35,7 +35,7 @@ def take_snapshot(
     secrets = {name: _digest(files[source]) for name, source in plan.secrets.items()}
     snapshot = snapshot_of_plan(plan, secrets)
     processes = {
-        process.name: _with_options(snapshot.processes[process.name], process, plan, options, files)
+        process.name: _with_options(snapshot.processes[process.name], process, options, files)
         for process in plan
     }
     for process in plan:
@@ -56,19 +56,13 @@ def take_snapshot(
 def _with_options(
     snapshot: ProcessSnapshot,
     process: PlannedProcess,
-    plan: Plan,
     options: RenderOptions,
     files: Mapping[str, bytes],
 ) -> ProcessSnapshot:
     """Return the snapshot of a process with the options of the cluster and the files that have an
     effect on it.
     """
-    owners = (process.name, process.group)
-    exposed = {
-        endpoint.service: options.expose
-        for endpoint in plan.addresses.endpoints
-        if endpoint.owner in owners and endpoint.exposed
-    }
+    exposed = {endpoint.service: options.expose for endpoint in process.serves if endpoint.exposed}
     values = {
         "image": process.container_image or options.image,
         "service_account": options.service_account,

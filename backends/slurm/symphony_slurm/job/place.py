@@ -82,7 +82,7 @@ def place(
     snapshots = read_snapshots(run.file("."))
     manifest = render_placed(plan, placement, slots, identity, snapshots)
     for agent in agents.all:
-        endpoints = plan.addresses.values()
+        endpoints = plan.addresses.endpoints
         ports = [endpoint.port for endpoint in endpoints if endpoint.host == agent.host]
         agent.order("keep", ports=ports)
     write_configs(run, manifest)

@@ -6,7 +6,7 @@ Pods do not exist yet.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from symphony.plan.policies import Policies
@@ -54,6 +54,7 @@ class Unit:
     job_set: str = ""
 
 
+_FIELDS = tuple(item.name for item in fields(Unit))
 Roster = tuple[Unit, ...]
 
 
@@ -114,7 +115,8 @@ def encode_roster(roster: Roster) -> str:
     """
     units = []
     for unit in roster:
-        units.append({key: value for key, value in asdict(unit).items() if value})
+        values = {key: getattr(unit, key) for key in _FIELDS}
+        units.append({key: value for key, value in values.items() if value})
     return codec.pack(codec.to_text(units))
 
 

@@ -418,9 +418,10 @@ def _create(
         to_resource(with_run_label(body, run_id), scope.namespace) for body in manifest.base_objects
     ]
     units = {name: with_run_label(body, run_id) for name, body in manifest.objects_by_unit.items()}
-    resources = {
-        name: to_resource(with_manifest(body), scope.namespace) for name, body in units.items()
-    }
+
+    def resource_of(unit: str) -> Resource:
+        return to_resource(with_manifest(units[unit]), scope.namespace)
+
     steps: list[Callable[[], object]] = []
     if not scope.shared:
         # If several launches run at the same time, only one of them can create the namespace.
@@ -446,16 +447,15 @@ def _create(
     first_units = [unit.name for unit in with_objects if not unit.starts_after]
     later_units = [unit.name for unit in with_objects if unit.starts_after]
     # An object that the server would reject later is reported before any process starts.
-    checks = [partial(creation.check, resources[name]) for name in later_units]
-    in_parallel(_call, checks, threads=api.connections, stopped=creation.stopped)
+    creation.check_all(later_units, resource_of)
     if first_units:
         # The first Pod contains the roster, without which the other processes cannot be reported,
         # so this Pod is created before the others.
-        first = resources[first_units[0]]
+        first = resource_of(first_units[0])
         body = creation.create(first)
         if scope.shared:
             _check_no_other_launch(experiment, creation, first, body)
-        creation.create_all([resources[name] for name in first_units[1:]])
+        creation.create_all(first_units[1:], resource_of)
     await_code()
     creation.has_units = True
     notes = _service_notes(manifest, creation)

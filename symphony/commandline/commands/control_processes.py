@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.lookup.find_experiment import find_experiment
 from symphony.commandline.commands.next_steps import exposed_lines
-from symphony.commandline.exit_codes import FAILED, OK, UsageError
+from symphony.commandline.exit_codes import FAILED, OK, UsageError, signal_exit_code
 from symphony.commandline.output.terminal import print_note, print_text
 from symphony.views.controls import describe_processes
 
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
     from symphony.status import ExperimentStatus, ProcessStatus, State
+
+_KILLED = signal_exit_code(9)
 
 
 def control(
@@ -27,6 +29,7 @@ def control(
     unchanged: Collection[State] = (),
     already: str = "",
     shows_addresses: bool = False,
+    reports_kills: bool = False,
 ) -> int:
     """Select processes, call ``run`` with them, and report the result.
 
@@ -34,6 +37,7 @@ def control(
     With ``starts``, processes that could not be started are reported. ``run`` does nothing with
     processes that are in one of the states ``unchanged``, which are reported as ``already``.
     With ``shows_addresses``, the addresses of the exposed services are printed after the result.
+    With ``reports_kills``, processes that were killed after their grace period are reported.
     """
     from dataclasses import replace
 
@@ -80,6 +84,7 @@ def control(
             print_text(f"{done} {describe_processes(status.name, changed)}")
         if rest:
             print_text(f"{already}: {describe_processes(status.name, rest)}")
+        _report_kills(status.name, result, changed if reports_kills else ())
         if shows_addresses and (lines := exposed_lines(line, status.name)):
             print_text("\n".join(lines))
     return _report_problems(result, status.now()) if starts else OK
@@ -97,6 +102,19 @@ def _without_finished_one_shots(
             f"{describe_processes(status.name, kept)}; to run it again, name it"
         )
     return [process for process in selected if process not in kept]
+
+
+def _report_kills(
+    experiment: str, result: Sequence[ProcessStatus], stopped: Sequence[ProcessStatus]
+) -> None:
+    """Report which of the stopped processes had not exited at the end of their grace period."""
+    names = {process.name for process in stopped}
+    killed = [item for item in result if item.name in names and item.exit_code == _KILLED]
+    if killed:
+        print_note(
+            f"killed at the end of the grace period: {describe_processes(experiment, killed)}; "
+            "to give more time, set termination_grace_period or use --grace"
+        )
 
 
 def _report_problems(processes: Sequence[ProcessStatus], now: float) -> int:

@@ -53,6 +53,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
         ),
         unchanged=ENDED,
         already="not running",
+        reports_kills=not args.now and grace != 0,
     )
 
 

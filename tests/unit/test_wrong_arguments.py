@@ -715,6 +715,31 @@ def test_each_wrong_option_among_valid_ones_is_refused_and_changes_nothing(case:
     assert not problems, "\n".join(problems)
 
 
+class Target:
+    """The object of which a method is called with wrong values.
+
+    The calls share an object until one is not refused, because creating one takes as long as a
+    call.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._object: object = None
+
+    def run(self, arguments: dict[str, Any]) -> None:
+        called, self._object = self._object, None
+        try:
+            self._case.run(called, arguments)
+        except SymphonyError:
+            self._object = called
+            raise
+
+    def state(self) -> object:
+        if self._object is None:
+            self._object = self._case.subject.create()
+        return self._case.subject.state(self._object)
+
+
 def problems_of(case: Case, combines: Callable[[str, str], bool]) -> list[str]:
     """Return what is wrong with the results of calls with wrong values.
 
@@ -722,6 +747,7 @@ def problems_of(case: Case, combines: Callable[[str, str], bool]) -> list[str]:
     all other parameters.
     """
     parameters = case.parameters()
+    target = Target(case)
     required = [name for name, is_required in parameters.items() if is_required]
     required += COMPANIONS.get(case.method, [])
     combined = [name for name in parameters if name not in EXCLUSIVE]
@@ -731,21 +757,21 @@ def problems_of(case: Case, combines: Callable[[str, str], bool]) -> list[str]:
         other_error = error_of(partial(case.run, case.subject.create(), in_valid_call))
         for kind, create in WRONG.items():
             for others in (required, combined) if combines(name, kind) else (required,):
-                target = case.subject.create()
                 arguments = {other: valid(case.method, other) for other in others}
                 if name in ("service", "port", "host"):
                     arguments.pop("address", None)
                 value = arguments[name] = create()
                 words = [name, case.method, *SYNONYMS.get(name, ())]
                 found = problem(
-                    partial(case.run, target, arguments),
-                    partial(case.subject.state, target),
+                    partial(target.run, arguments),
+                    target.state,
                     words if others is required else [],
                     value,
                     other_error,
                 )
                 if found:
                     problems.append(f"{name}={kind}: {found[:300]}")
+                    target = Target(case)
     return problems
 
 

@@ -56,6 +56,8 @@ class Service:
     ``owners`` contains the processes and groups that serve the service. If the experiment has no
     errors, there is exactly one owner, or one for each replica of a replicated service. ``port`` is
     1 to 65535, or None if symphony chooses the port or if the replicas have different ports.
+    ``replicas`` contains the names at which the replicas of a replicated service have their
+    addresses. Of a recorded topology, it is empty.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Service:
     bound: bool = False
     exposed: bool = False
     encrypted: bool = False
+    replicas: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -236,13 +239,16 @@ def with_merged_replicas(
     """
     merged: dict[str, Service] = {}
     for service in services:
-        name = replicated_service(service.name, environment) or service.name
+        replica_of = replicated_service(service.name, environment)
+        name = replica_of or service.name
         other = merged.get(name)
         if other is None:
-            merged[name] = replace(service, name=name)
+            replicas = () if replica_of is None else (service.name,)
+            merged[name] = replace(service, name=name, replicas=replicas)
             continue
         merged[name] = replace(
             other,
+            replicas=(*other.replicas, service.name),
             owners=(*other.owners, *service.owners),
             port=other.port if other.port == service.port else None,
             exposed=other.exposed or service.exposed,
@@ -295,8 +301,10 @@ def _services(experiment: Experiment) -> dict[str, Service]:
         settings = component.settings
         for name in dict.fromkeys([*settings.binds, *settings.exposes]):
             service = services.get(name, Service(name=name))
+            own_name = [f"{name}-{len(service.replicas)}"] if name in settings.replicated else []
             services[name] = replace(
                 service,
+                replicas=(*service.replicas, *own_name),
                 owners=(*service.owners, component.name),
                 port=service.port or settings.binds.get(name) or settings.exposes.get(name),
                 bound=service.bound or name in settings.binds,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.conftest import FOREVER, Program
 
 
@@ -31,21 +33,25 @@ def test_an_experiment_without_services_has_an_empty_table(program: Program) -> 
     assert program.json("services", "rl") == []
 
 
-def test_the_replicas_of_a_service_have_addresses_of_their_own(program: Program) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_replicas_of_a_service_have_addresses_of_their_own(
+    program: Program, count: int
+) -> None:
     program.launch(
-        "rl", {"server": {"cmd": FOREVER, "binds": "rpc", "exposes": "board", "replicas": 2}}
+        "rl", {"server": {"cmd": FOREVER, "binds": "rpc", "exposes": "board", "replicas": count}}
     )
     services = {service["name"]: service for service in program.json("services", "rl")}
     replicas = services["board"]["replicas"]
-    assert list(replicas) == ["board-0", "board-1"]
+    assert list(replicas) == [f"board-{number}" for number in range(count)]
     assert services["rpc"]["replicas"] == {}
     assert ", ".join(replicas.values()) in program.ok("services", "rl")
     for command, name in (("visit", "board"), ("forward", "board"), ("forward", "rpc")):
         done = program(command, "rl", name)
+        names = f"name {name}-0" if count == 1 else f"name one of {name}-0, {name}-1"
         assert (done.returncode, done.stderr) == (
             2,
-            f"symphony: error: each replica of service '{name}' of 'rl' has its own address; "
-            f"name one of {name}-0, {name}-1\n",
+            "symphony: error: each replica of service "
+            f"'{name}' of 'rl' has its own address; {names}\n",
         )
     message = program("visit", "rl", "rpc").stderr
     assert message.endswith("for the address of a replica, use: symphony forward rl rpc-0\n")

@@ -36,9 +36,9 @@ def _not_exposed(
     backend: Inspection, experiment: str, service: str, exposed: AbstractSet[str]
 ) -> NotFound:
     bound = _find_service(backend, experiment, service)
-    replicas = [] if bound is None else replica_names(bound)
+    replicas = () if bound is None else bound.replicas
     if not exposed.isdisjoint(replicas):
-        return one_for_each_replica(experiment, service, replicas)
+        return _one_for_each_replica(experiment, service, replicas)
     if bound is not None:
         example, what = (
             (replicas[0], "the address of a replica") if replicas else (service, "its address")
@@ -60,27 +60,17 @@ def errors_about_replicas(backend: Inspection, experiment: str, name: str) -> It
         yield
     except NotFound as exc:
         found = _find_service(backend, experiment, name)
-        replicas = [] if found is None else replica_names(found)
-        if not replicas:
+        if found is None or not found.replicas:
             raise
-        raise one_for_each_replica(experiment, name, replicas) from exc
+        raise _one_for_each_replica(experiment, name, found.replicas) from exc
 
 
-def replica_names(service: Service) -> list[str]:
-    """Return the names by which the replicas of a service are reached, which have own addresses.
-
-    Without replicas, the result is empty.
-    """
-    if len(service.owners) < 2:
-        return []
-    return [f"{service.name}-{number}" for number in range(len(service.owners))]
-
-
-def one_for_each_replica(experiment: str, service: str, replicas: Sequence[str]) -> NotFound:
+def _one_for_each_replica(experiment: str, service: str, replicas: Sequence[str]) -> NotFound:
     """Return the error for the name of a replicated service."""
+    choice = "one of " if len(replicas) > 1 else ""
     return NotFound(
-        f"each replica of service {service!r} of {experiment!r} has its own address; name one of "
-        f"{join_names(replicas)}"
+        f"each replica of service {service!r} of {experiment!r} has its own address; "
+        f"name {choice}{join_names(replicas)}"
     )
 
 

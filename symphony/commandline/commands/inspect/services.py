@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster.backend.external_address import replica_names
 from symphony.commandline.commands import shared_arguments
 from symphony.commandline.commands.lookup.find_experiment import find_experiment
 from symphony.commandline.commands.next_steps import exposed_services
@@ -68,7 +67,7 @@ def _description(
     service: Service, clients: Iterable[str], addresses: Mapping[str, str | None]
 ) -> dict[str, Any]:
     """Return a service as it is shown as JSON."""
-    replicas = [name for name in replica_names(service) if name in addresses]
+    replicas = [name for name in service.replicas if name in addresses]
     return {
         "name": service.name,
         "port": service.port,

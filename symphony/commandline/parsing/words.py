@@ -7,6 +7,7 @@ that command instead.
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Sequence
@@ -326,13 +327,18 @@ def _is_batch(words: Sequence[str]) -> bool:
     (True, True, True)
     >>> _is_batch(["-b", "tmux"]), _is_batch(["-b", "kube", "-n", "1"]), _is_batch(["rl"])
     (False, False, False)
+    >>> _is_batch(["-n", "team-a", "rl"])
+    False
     """
     if any(re.fullmatch(r"-bn\d*", word) for word in words):
         return True
     if "-b" in words:
         backend = words[words.index("-b") + 1 :][:1]
         return not backend or backend[0].startswith("-")
-    return any(re.fullmatch(r"-[dn]\d*|--batch|--no-stream|--once", word) for word in words)
+    if any(re.fullmatch(r"-[dn]\d+|--batch|--no-stream|--once", word) for word in words):
+        return True
+    following = itertools.pairwise(words)
+    return any(word in ("-d", "-n") and value.isdecimal() for word, value in following)
 
 
 def _with_names(text: str, names: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from symphony.model.document.other_formats.known_keys import service_names, tran
 from symphony.model.document.other_formats.translation import Untranslatable
 from symphony.model.document.other_formats.values import flag, signal_name, words
 from symphony.model.settings.merging import deep_merged
+from symphony.plan.shell import runs_entry_point
 from symphony.support.names import suggested_name
 
 # The keys of a service that this package translates, because other keys or files affect them.
@@ -262,8 +263,7 @@ class _Import:
             process.settings["args"] = command
         if "command" in process.settings:
             return
-        # Arguments that begin with an option are those of the entry point.
-        if not command or command[0].startswith("-"):
+        if runs_entry_point(command, has_command=False):
             self._without_program.append(process.where)
 
     def _report_programs(self) -> None:

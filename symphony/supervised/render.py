@@ -28,7 +28,7 @@ from symphony.plan.policies import Policies
 from symphony.plan.resolution.configs import digest as configs_digest
 from symphony.plan.resolution.configs import digests
 from symphony.plan.restart_policy import RestartPolicy
-from symphony.plan.shell import argv, command_argv
+from symphony.plan.shell import argv, command_argv, runs_entry_point
 from symphony.supervised.processes.identity import RUN_ID_VARIABLE
 from symphony.supervised.processes.scratch import SCRATCH_VARIABLE
 from symphony.supervised.processes.spec import (
@@ -361,7 +361,7 @@ def _log_limit_bytes(settings: Settings) -> int:
 
 def _check_programs(processes: Iterable[PlannedProcess]) -> None:
     """Raise SpecError if there are processes that only the entry point of an image can start."""
-    without = [process for process in processes if not _has_program(process)]
+    without = [process for process in processes if _runs_entry_point(process)]
     if not without:
         return
     paths = [repr(process.path) for process in without]
@@ -374,11 +374,9 @@ def _check_programs(processes: Iterable[PlannedProcess]) -> None:
     )
 
 
-def _has_program(process: PlannedProcess) -> bool:
-    if process.command or process.cmds is not None:
-        return True
-    # Arguments that begin with an option are those of the entry point.
-    return bool(process.args) and not process.args[0].startswith("-")
+def _runs_entry_point(process: PlannedProcess) -> bool:
+    has_command = bool(process.command) or process.cmds is not None
+    return runs_entry_point(process.args, has_command=has_command)
 
 
 def _resolved_test(test: Mapping[str, Any], process: PlannedProcess, shell: str) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class RunProcesses:
     ) -> None:
         self._run_id = run_id
         self._since = since
-        self._mark = run_part(mark_of(run_id))
+        self._run_part = run_part(mark_of(run_id))
         self._found: set[ProcessId] = set()
         self._leaders = set(leaders)
         # The leaders that are running children of this program, by their pids. They lead sessions.
@@ -145,7 +145,8 @@ class RunProcesses:
                 return True
             if environment.is_intact:
                 return False
-        if self._mark is not None and run_part(read_mark(stat.process.pid)) == self._mark:
+        part = self._run_part
+        if part is not None and run_part(read_mark(stat.process.pid)) == part:
             return True
         return None
 

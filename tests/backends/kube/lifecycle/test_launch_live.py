@@ -14,7 +14,13 @@ def test_force_replaces_a_running_experiment_and_its_jobs(kube_cluster, shared, 
     unschedulable(exp, "old").job()
     unschedulable(exp, "both").binds("old-service")
     shared.launch(exp)
-    before = managed_objects(kube_cluster)
+
+    def all_objects():
+        """Return the objects as soon as they include the Pod of the Job."""
+        found = managed_objects(kube_cluster)
+        return found if len(found["pods"]) == 2 else None
+
+    before = wait_until(all_objects)
     invalid = shared.new_experiment(name)
     unschedulable(invalid, "new").pod_yml = {"spec": {"dnsPolicy": "Odd"}}
     with pytest.raises(LaunchFailed, match="dnsPolicy"):
@@ -24,9 +30,7 @@ def test_force_replaces_a_running_experiment_and_its_jobs(kube_cluster, shared, 
     unschedulable(other, "new").job()
     unschedulable(other, "both")
     shared.launch(other, force=True)
-    found = wait_until(
-        lambda: len((now := managed_objects(kube_cluster))["pods"]) == 2 and now
-    )  # including the Pod of the Job
+    found = wait_until(all_objects)
     assert found["jobs"] == [f"{name}-new"]
     assert "services" not in found
     shared.delete(name)

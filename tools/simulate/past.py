@@ -265,3 +265,7 @@ class Experiment:
         if gang is None:
             return []
         return [each for each in self.pasts.values() if each.settings.gang == gang]
+
+    def removed_from(self, gang: str | None) -> list[Past]:
+        """Return the ranks that changes of the experiment have removed from a gang."""
+        return [each for each in self.gone if gang is not None and each.settings.gang == gang]

@@ -79,7 +79,10 @@ def _check_machine_is_released(
     experiment: Experiment, past: Past, program: Program, placed: float
 ) -> None:
     """Check that a rank has not kept its machine too long while there was none for another one."""
-    scenario, ranks = experiment.scenario, experiment.gang_of(past)
+    scenario = experiment.scenario
+    # A change can have removed a rank that delayed the release, because it had just started.
+    removed = [each for each in experiment.removed_from(past.settings.gang) if each.programs]
+    ranks = [*experiment.gang_of(past), *removed]
     is_requested = any(rank.may_start or rank.is_stopped for rank in ranks)
     if is_requested or experiment.stopping_since is not None or experiment.is_restarting:
         # It waits for its turn to be stopped.
@@ -110,8 +113,7 @@ def _note_release(experiment: Experiment, past: Past, at: float) -> None:
     """Note that a gang releases its machines, because there are none for its other ranks."""
     name, gang = past.settings.name, past.settings.gang
     # A change can have removed the rank without a machine while the others were being stopped.
-    removed = [each for each in experiment.gone if each.settings.gang == gang]
-    ranks = [*experiment.gang_of(past), *removed]
+    ranks = [*experiment.gang_of(past), *experiment.removed_from(gang)]
     lacks = any(rank.programs and _lacked_machine(rank.programs[-1]) for rank in ranks)
     if gang is None or not past.settings.place_within:
         raise Broken(CAUSE, f"{name} has released its machine, but there is no limit")
@@ -244,7 +246,7 @@ def _never(experiment: Experiment, past: Past, event: Event) -> None:
 def _check_unit_is_in_order(experiment: Experiment, past: Past) -> None:
     """Check that a rank that has run is not given up: its gang starts it again in no order."""
     gang = past.settings.gang
-    has_lost_rank = any(each.settings.gang == gang for each in experiment.gone)
+    has_lost_rank = bool(experiment.removed_from(gang))
     if gang is not None and past.latest is not None and not has_lost_rank:
         raise Broken(CAUSE, f"{past.settings.name} was given up, but its gang starts it again")
 

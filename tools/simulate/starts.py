@@ -245,12 +245,12 @@ def _is_requested(ranks: Sequence[Past]) -> bool:
 
 def _is_changed(experiment: Experiment, gang: str) -> bool:
     """Return whether a change has removed a rank, which can be why the others were stopped."""
-    return any(each.settings.gang == gang for each in experiment.gone)
+    return bool(experiment.removed_from(gang))
 
 
 def _is_lost(experiment: Experiment, gang: str, latest: Sequence[Program]) -> bool:
     """Return whether a rank was taken away. A change can have removed it since."""
-    removed = [each for each in experiment.gone if each.settings.gang == gang and each.programs]
+    removed = [each for each in experiment.removed_from(gang) if each.programs]
     return any(each.is_lost for each in (*latest, *(past.programs[-1] for past in removed)))
 
 

@@ -1,4 +1,4 @@
-"""Describe a multi-process experiment once, and launch it locally, in tmux or on Kubernetes.
+"""Describe an experiment once, and launch it locally, in tmux, on Kubernetes or on Slurm.
 
 Each public name is imported when it is first used, so ``import symphony`` itself imports only the
 standard library. The package also provides the names of its backends and tools, such as

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SymphonyParser(Line):
-    """Launch multi-process experiments as local processes, in tmux or on Kubernetes.
+    """Launch multi-process experiments as local processes, in tmux, on Kubernetes or on Slurm.
 
     An experiment is described in a YAML or JSON file, or in a Python file with a function
     build(exp). A process is identified by its name or by group/process.

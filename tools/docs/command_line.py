@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from docs import md
 from symphony.cluster.plugins import installed_backends
 from symphony.commandline import SymphonyParser
+from symphony.commandline.parsing.arguments import summary_of
 from symphony.hookspecs import Option
 
 PROG = "symphony"
@@ -78,7 +79,7 @@ def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 
 
 def _summary(parser: argparse.ArgumentParser) -> str:
-    return md.text(_description(parser).partition("\n")[0])
+    return md.text(summary_of(_description(parser)))
 
 
 def _description(parser: argparse.ArgumentParser) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -323,7 +324,19 @@ def help_from_docstring(doc: str, prog: str, *, without: Collection[str] = ()) -
         is_example = line.startswith(" ")
         shown.append(line.replace("symphony ", f"{prog} ") if is_example else line)
     text = "\n".join(shown).replace("%", "%%").rstrip().removesuffix("\n\nFor example:")
-    return text.partition("\n")[0], text
+    return summary_of(text), text
+
+
+def summary_of(description: str) -> str:
+    """Return the first sentence of a description in one line.
+
+    It ends at the first full stop before a capital letter, or else with the first paragraph.
+
+    >>> summary_of("Show how two runs\\ndiffer. The order does not matter.\\n\\nMore.")
+    'Show how two runs differ.'
+    """
+    paragraph = " ".join(description.strip().partition("\n\n")[0].split())
+    return re.split(r"(?<=\.) (?=[A-Z])", paragraph, maxsplit=1)[0]
 
 
 def _without_examples(lines: Iterable[str], options: Collection[str]) -> Iterator[str]:

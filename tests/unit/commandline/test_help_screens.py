@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from symphony.commandline.parsing.arguments import Parser
+from symphony.commandline import SymphonyParser
+from symphony.commandline.parsing.arguments import Parser, summary_of
 from tests.cli.screens import GOLDEN, HELP, VERBS, help_screen, parts
 
 FILES = {name: GOLDEN / "help" / f"{name}.txt" for name in HELP}
@@ -25,6 +26,27 @@ def test_help_fits_the_terminal_and_has_an_example(name: str) -> None:
 def test_there_is_a_file_for_each_command_and_no_other() -> None:
     assert {path.stem for path in (GOLDEN / "help").iterdir()} == set(HELP)
     assert set(VERBS) < set(HELP)
+
+
+def test_the_summary_of_each_command_is_a_whole_sentence() -> None:
+    line = SymphonyParser(prog="symphony")
+    parsers = {verb: line.get_subparser(verb) for verb in VERBS}
+    shown = {action.dest: action.help or "" for action in line.subparsers._choices_actions}
+    assert shown == {verb: summary_of(parsers[verb].description or "") for verb in VERBS}
+    assert [verb for verb in VERBS if not shown[verb].endswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("description", "summary"),
+    [
+        ("Train all\nagents. Then stop.\n\nFor example:\n  mine train", "Train all agents."),
+        ("Read files (e.g. images) once. Slow.", "Read files (e.g. images) once."),
+        ("Train agents\n\nSlowly.", "Train agents"),
+        ("", ""),
+    ],
+)
+def test_a_summary_is_the_first_sentence_in_one_line(description: str, summary: str) -> None:
+    assert summary_of(description) == summary
 
 
 def test_usage_names_required_arguments(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, line: Line) -> int | None:
-    """Show how two runs differ: the experiment, the code, the versions, the results and the
-    recorded resource use.
+    """Show how two runs differ: experiment, code, versions, results and resource use.
 
     For example:
       symphony compare rl-20261122-093011-7f3a rl

@@ -331,9 +331,6 @@ def summary_of(description: str) -> str:
     """Return the first sentence of a description in one line.
 
     It ends at the first full stop before a capital letter, or else with the first paragraph.
-
-    >>> summary_of("Show how two runs\\ndiffer. The order does not matter.\\n\\nMore.")
-    'Show how two runs differ.'
     """
     paragraph = " ".join(description.strip().partition("\n\n")[0].split())
     return re.split(r"(?<=\.) (?=[A-Z])", paragraph, maxsplit=1)[0]

@@ -162,6 +162,15 @@ def find_active(roots: Iterable[Path]) -> list[Run]:
     return runs
 
 
+def find_active_named(experiment: str) -> list[Run]:
+    """Return the runs of an experiment that were launched from this machine, of all backends with
+    their default directories, and that have neither been deleted nor replaced.
+    """
+    found = [load(root / experiment) for root in backend_roots()]
+    found += find_active([active_directory()])
+    return [run for run in found if run.summary and run.experiment == experiment]
+
+
 def find_all() -> list[Run]:
     """Return the runs of all backends with their default directories, the newest first."""
     directory = archive_directory()

@@ -251,8 +251,8 @@ def runs_from_elsewhere(name: str, origin: str) -> AlreadyExists:
     experiment with another origin; see `symphony.archive.origin`.
     """
     return AlreadyExists(
-        f"experiment {name!r} runs from {origin} and was not changed; choose another name "
-        f"(--name), or replace it with: launch --force"
+        f"experiment {name!r} runs from {origin} and was not changed; run a copy of it from this "
+        "directory (--copy), choose another name (--name), or replace it with: launch --force"
     )
 
 

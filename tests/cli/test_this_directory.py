@@ -191,6 +191,19 @@ class TestExperiment:
         assert copy("launch", "--force").returncode == 0
         assert copy("stop").returncode == 0
 
+    def test_name_means_the_copy_of_the_directory(self, program: Program, shop: str) -> None:
+        copy = in_directory(program, "copy")
+        shutil.copy(program.directory / "shop.yml", copy.directory)
+        assert "launched shop-copy" in copy.ok("launch", "shop.yml", "--copy")
+        assert copy.ok("up", "shop.yml").startswith("shop-copy on local: no difference")
+        assert copy("ps", shop, "crew").stderr == (
+            "experiment 'shop' is shop-copy, the copy of this directory\n"
+        )
+        assert copy("stop", shop, "api").stdout == "stopped api of shop-copy\n"
+        assert copy("delete", "--force", shop).stdout == "deleted shop-copy\n"
+        # Without a copy, the name means the same experiment as in other directories.
+        assert "agent" in copy.ok("ps", shop, "crew")
+
     def test_options_of_another_directory_are_not_kept(self, program: Program) -> None:
         program.file("rl", {"p": "echo ${n}"}, parameters={"n": 1})
         program.ok("launch", "rl.yml", "--set", "n=2", "--wait", "started")

@@ -58,7 +58,7 @@ class Deletion:
 
         Without ``--force``, nothing is deleted if a name is unknown or the user does not confirm.
         """
-        from symphony.commandline.commands.lookup.resolve_names import with_user_prefix
+        from symphony.commandline.commands.lookup.resolve_names import full_name
 
         experiments = []
         for given, cluster in self._names:
@@ -66,7 +66,7 @@ class Deletion:
                 experiments.append((cluster, given))
                 continue
             cluster = self._find_cluster(given)
-            experiments.append((cluster, with_user_prefix(cluster, given)))
+            experiments.append((cluster, full_name(cluster, given)))
         self._experiments = list(dict.fromkeys(experiments))
         if self._dry_run:
             return self._report_dry_run()

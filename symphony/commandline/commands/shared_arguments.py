@@ -79,6 +79,12 @@ def add_file(
     add_file_option(parser)
     parser.add_argument("--name", metavar="NAME", help="override the experiment name in the file")
     parser.add_argument(
+        "--copy",
+        action="store_true",
+        help="use a copy of the experiment that belongs to this directory or Git worktree, "
+        "called NAME-DIRECTORY",
+    )
+    parser.add_argument(
         "--set",
         dest="parameters",
         metavar="NAME=VALUE",

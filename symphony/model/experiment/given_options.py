@@ -16,14 +16,16 @@ class GivenOptions:
     file.
 
     ``parameters`` contains those from the environment, too, but not the values that the file
-    declares. A policy that is None, or
-    ``()`` for ``ends_with``, is that of the file.
+    declares. A policy that is None, or ``()`` for ``ends_with``, is that of the file. ``copy_of``
+    is the name of the experiment of which this one is a copy, or None; see
+    `symphony.archive.copies`.
     """
 
     parameters: Mapping[str, str] = field(default_factory=dict)
     ends_with: tuple[str, ...] = ()
     on_failure: str | None = None
     deadline: float | str | None = None
+    copy_of: str | None = None
 
     @classmethod
     def from_dict(cls, data: object) -> GivenOptions:
@@ -43,6 +45,7 @@ class GivenOptions:
             "ends_with": list(self.ends_with),
             "on_failure": self.on_failure,
             "deadline": self.deadline,
+            "copy_of": self.copy_of,
         }
 
     def __bool__(self) -> bool:
@@ -50,7 +53,9 @@ class GivenOptions:
         return self != GivenOptions()
 
     def without(self, others: GivenOptions) -> GivenOptions:
-        """Return the options that ``others`` does not set."""
+        """Return the options that ``others`` does not set, without that of a copy, which is part
+        of the name.
+        """
         return GivenOptions(
             parameters={
                 name: value

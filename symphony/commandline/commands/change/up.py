@@ -76,7 +76,9 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     again; it completes the changes.
 
     An experiment that runs from the file of another directory is not changed. The files of one
-    Git worktree count as one directory.
+    Git worktree count as one directory. With --copy, this directory gets a copy of its own,
+    called NAME-DIRECTORY. From then on, NAME means this copy in this directory, also without
+    --copy and in other commands.
 
     With --watch, the command then follows the files of the code and the experiment file, and
     makes the experiment equal to them after each edit. Ignored files have no effect. After an

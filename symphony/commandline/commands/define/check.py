@@ -73,7 +73,9 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     )
     parameters = dict(args.parameters)
     report.collect(
-        lambda: load_with_errors(line.cluster, Path(args.file), args.name, parameters),
+        lambda: load_with_errors(
+            line.cluster, Path(args.file), args.name, parameters, copy=args.copy
+        ),
         offline=args.offline,
     )
     if args.json:

@@ -99,10 +99,11 @@ def _launched_experiment(line: Line, args: argparse.Namespace) -> ExperimentStat
     from symphony.commandline.commands.experiment_file.experiment_files import SUFFIXES
     from symphony.errors import NotFound
 
-    if args.name or args.no_states:
-        option = "--name" if args.name else "--no-states"
+    options = {"--name": args.name, "--copy": args.copy, "--no-states": args.no_states}
+    given = [option for option, value in options.items() if value]
+    if given:
         raise UsageError(
-            f"{option} requires an experiment file, but {args.file!r} is an experiment name"
+            f"{given[0]} requires an experiment file, but {args.file!r} is an experiment name"
         )
     try:
         return resolve_experiment(line.cluster, args.file, exact=COMMAND.changes)

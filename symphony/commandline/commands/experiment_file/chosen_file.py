@@ -52,7 +52,9 @@ def load_with_errors(line: Line, args: argparse.Namespace) -> LoadResult:
     from symphony.commandline.commands.experiment_file import experiment_files
 
     file = Path(args.file)
-    result = experiment_files.load_with_errors(line.cluster, file, args.name, dict(args.parameters))
+    result = experiment_files.load_with_errors(
+        line.cluster, file, args.name, dict(args.parameters), copy=args.copy
+    )
     if not result.errors:
         line.loaded_file = file
     return result

@@ -19,9 +19,10 @@ from types import (
     ModuleType,
     TracebackType,
 )
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from symphony.errors import NotFound, SpecError, SymphonyError
+from symphony.support.data_classes import replace
 from symphony.support.import_path import forget_modules_of_program, import_path_of_program
 from symphony.support.names import did_you_mean, join_names, suggested_name
 
@@ -64,12 +65,15 @@ def load_with_errors(
     path: Path,
     name: str | None = None,
     parameters: Mapping[str, str] | None = None,
+    *,
+    copy: bool = False,
 ) -> LoadResult:
     """Load the valid parts of an experiment, and collect all errors in the other parts.
 
-    The arguments are the same as for `load_experiment_file`. Raises `NotFound` if the file does not
-    exist, and `SpecError` if it cannot be read or parsed. Any error in a Python file raises
-    `SpecError`.
+    The arguments are the same as for `load_experiment_file`. With ``copy``, or if the copy that
+    belongs to the origin of the file is active, the experiment is this copy; see
+    `symphony.archive.copies`. Raises `NotFound` if the file does not exist, and `SpecError` if it
+    cannot be read or parsed. Any error in a Python file raises `SpecError`.
     """
     from symphony.model.document.load import LoadResult
 
@@ -79,7 +83,7 @@ def load_with_errors(
             f"{join_names(SUFFIXES)}{_other_command(path)}"
         )
     if path.suffix == ".py":
-        return LoadResult(_load_python(cluster, path, name, parameters or {}), [])
+        return LoadResult(_load_python(cluster, path, name, parameters or {}, copy=copy), [])
     from symphony.model import Experiment
     from symphony.model.document import files
 
@@ -87,10 +91,32 @@ def load_with_errors(
     experiment = result.experiment
     if experiment is None:
         return result
-    full_name = cluster.configuration.experiment_name(name or experiment.name)
-    if full_name == experiment.name:
-        return result
-    return LoadResult(_renamed(experiment, full_name), result.errors)
+    final = _final_name(cluster, path, name or experiment.name, copy=copy)
+    if final.name != experiment.name:
+        experiment = _renamed(experiment, final.name)
+    experiment.given = replace(experiment.given, copy_of=final.copy_of)
+    return LoadResult(experiment, result.errors)
+
+
+class _FinalName(NamedTuple):
+    """The name of an experiment, and of which experiment it is a copy, or None if it is none."""
+
+    name: str
+    copy_of: str | None
+
+
+def _final_name(cluster: Cluster, path: Path, name: str, *, copy: bool) -> _FinalName:
+    """Return the name with which the experiment ``name`` of a file is launched or changed."""
+    from symphony.archive.copies import copy_name
+    from symphony.commandline.commands.lookup.own_copy import find_own_copy
+
+    full_name = cluster.configuration.experiment_name(name)
+    if copy:
+        return _FinalName(copy_name(full_name, path.parent), full_name)
+    own_copy = find_own_copy(cluster, full_name, path.parent)
+    if own_copy is None:
+        return _FinalName(full_name, None)
+    return _FinalName(own_copy.experiment, full_name)
 
 
 def _describe_wrong_path(path: Path) -> str:
@@ -127,7 +153,12 @@ def _renamed(experiment: Experiment, name: str) -> Experiment:
 
 
 def _load_python(
-    cluster: Cluster, path: Path, name: str | None, parameters: Mapping[str, str]
+    cluster: Cluster,
+    path: Path,
+    name: str | None,
+    parameters: Mapping[str, str],
+    *,
+    copy: bool,
 ) -> Experiment:
     from symphony.model.document.files import absolute_path
     from symphony.model.experiment.given_options import GivenOptions
@@ -140,10 +171,11 @@ def _load_python(
             exec(code, vars(module))
         build = _build_function(module, path)
         arguments = _build_arguments(build, path, parameters)
-        experiment = cluster.new_experiment(name or _experiment_name(module, path))
+        final = _final_name(cluster, path, name or _experiment_name(module, path), copy=copy)
+        experiment = cluster.new_experiment(final.name)
         experiment.base_dir = absolute.parent
         experiment.file = absolute
-        experiment.given = GivenOptions(parameters=parameters)
+        experiment.given = GivenOptions(parameters=parameters, copy_of=final.copy_of)
         with _errors_located_in(path, f"{BUILD_FUNCTION}(exp) failed"):
             _refuse_deferred_result(build(experiment, **arguments))
     return experiment

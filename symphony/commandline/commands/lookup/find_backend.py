@@ -40,7 +40,7 @@ def find_cluster(selected: Cluster, given: str, *, exact: bool) -> Cluster:
     the experiment. Unless ``exact`` is set, ``given`` can be the beginning of a name. Raises
     `UsageError` if several backends have the experiment.
     """
-    wanted = _possible_names(given, selected.configuration)
+    wanted = _possible_names(given, selected)
     others = quick_names(selected)
     elsewhere = _having(others, wanted)
     names: dict[str, list[str]] = {}
@@ -280,11 +280,17 @@ def _configured_options(info: BackendInfo, configuration: ConfiguredValues) -> d
 # --- matching ---
 
 
-def _possible_names(given: str, configuration: ConfiguredValues) -> list[str]:
-    """Return the names that ``given`` can mean exactly: with the user name as a prefix, or as it
-    is.
+def _possible_names(given: str, selected: Cluster) -> list[str]:
+    """Return the names that ``given`` can mean exactly: that of the copy of the working directory
+    or, if there is none, with the user name as a prefix, or as it is.
     """
-    return list(dict.fromkeys([configuration.experiment_name(given), given]))
+    from symphony.commandline.commands.lookup.own_copy import find_own_copy
+
+    full_name = selected.configuration.experiment_name(given)
+    copy = find_own_copy(selected, full_name)
+    if copy is not None:
+        return [copy.experiment]
+    return list(dict.fromkeys([full_name, given]))
 
 
 def _having(names: dict[str, list[str]], wanted: Iterable[str]) -> list[str]:

@@ -36,7 +36,7 @@ def resolve_experiment(cluster: Cluster, given: str, *, exact: bool) -> Experime
     Raises `NotFound` if no name matches. Raises `UsageError` if several names match and the user
     does not choose one or has no terminal on which to choose.
     """
-    name = with_user_prefix(cluster, given)
+    name = full_name(cluster, given)
     try:
         # The exact name is tried first because describing one experiment is faster than listing all
         # experiments.
@@ -52,12 +52,19 @@ def resolve_experiment(cluster: Cluster, given: str, *, exact: bool) -> Experime
         return cluster.describe_experiment(_choose("experiment", name, matches, exc))
 
 
-def with_user_prefix(cluster: Cluster, name: str) -> str:
-    """Return ``name`` with the user name as a prefix.
+def full_name(cluster: Cluster, name: str) -> str:
+    """Return the name of the experiment that the user means by a complete ``name``.
 
-    For example, ``rl`` becomes ``sarah-rl`` for the user name ``sarah``. If no experiment has the
-    prefixed name, return ``name`` unchanged.
+    It is the name of the copy of the working directory, if there is one on ``cluster``, which is
+    reported. Otherwise, it is ``name`` with the user name as a prefix: ``rl`` becomes ``sarah-rl``
+    for the user name ``sarah``. If no experiment has the prefixed name, return ``name`` unchanged.
     """
+    from symphony.commandline.commands.lookup.own_copy import find_own_copy
+
+    copy = find_own_copy(cluster, cluster.configuration.experiment_name(name))
+    if copy is not None and copy.backend == cluster.backend:
+        print_note(f"experiment {name!r} is {copy.experiment}, the copy of this directory")
+        return copy.experiment
     username = cluster.configuration.username
     if username is None or not name or name.startswith(f"{username}-"):
         return name

@@ -63,7 +63,8 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
 
     If an experiment of this name is running, the launch is refused. --force replaces it, also
     if it runs from the file of another directory. The new experiment is checked, as with
-    --dry-run=server, before the running one is deleted.
+    --dry-run=server, before the running one is deleted. --copy launches a copy of its own for
+    this directory, called NAME-DIRECTORY, which NAME means from then on in this directory.
 
     --follow shows the logs until all processes have exited, or until none is running and all
     others wait for processes that were stopped; the exit code is then 1. Ctrl-C stops the

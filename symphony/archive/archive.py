@@ -15,6 +15,7 @@ from symphony.errors import BackendError, NotFound
 from symphony.model.settings.durations import parse_duration
 from symphony.model.settings.quantities import parse_quantity
 from symphony.support.directories.state_home import (
+    ACTIVE_NAME,
     ARCHIVE_NAME,
     backend_roots,
     check_state_directory,
@@ -24,9 +25,6 @@ from symphony.support.directories.state_home import (
 from symphony.support.names import did_you_mean
 
 _TRASH_PREFIX = ".old-"
-# The subdirectory of an archive with the records of active runs whose other files are not on this
-# machine.
-_ACTIVE_NAME = ".active"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,7 @@ def archive_directory() -> Path:
 
 def active_directory(archive: Path | None = None) -> Path:
     """Return the directory with the records of active runs that do not run on this machine."""
-    return (archive_directory() if archive is None else archive) / _ACTIVE_NAME
+    return (archive_directory() if archive is None else archive) / ACTIVE_NAME
 
 
 def load(path: Path) -> Run:
@@ -160,15 +158,6 @@ def find_active(roots: Iterable[Path]) -> list[Run]:
         found = [load(root / name) for name in names if not name.startswith(".")]
         runs += [run for run in found if run.summary]
     return runs
-
-
-def find_active_named(experiment: str) -> list[Run]:
-    """Return the runs of an experiment that were launched from this machine, of all backends with
-    their default directories, and that have neither been deleted nor replaced.
-    """
-    found = [load(root / experiment) for root in backend_roots()]
-    found += find_active([active_directory()])
-    return [run for run in found if run.summary and run.experiment == experiment]
 
 
 def find_all() -> list[Run]:

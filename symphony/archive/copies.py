@@ -8,11 +8,14 @@ in the origin finds its copy; see `symphony.archive.origin`.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from symphony.archive.archive import Run
 from symphony.archive.origin import find_origin
 from symphony.errors import SpecError
 from symphony.support.names import suggested_name
+
+if TYPE_CHECKING:
+    from symphony.archive.archive import Run
 
 
 def copy_name(name: str, directory: Path) -> str:
@@ -38,4 +41,6 @@ def is_copy(run: Run, name: str, directory: Path) -> bool:
     given = run.summary.get("given")
     if not isinstance(given, dict) or given.get("copy_of") != name:
         return False
-    return run.summary.get("origin") == str(find_origin(directory))
+    has_origin = run.summary.get("origin") == str(find_origin(directory))
+    # `rerun --name` keeps the options of a copy.
+    return has_origin and run.experiment == copy_name(name, directory)

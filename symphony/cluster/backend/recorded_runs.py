@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from symphony.cluster.matching import unsupported
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from symphony.archive.archive import Run
     from symphony.cluster.backend.inspection import Inspection
 
@@ -26,6 +28,14 @@ class RecordedRuns:
         from symphony.archive import archive
 
         return archive.find_all()
+
+    def active_paths(self, experiment: str) -> list[Path]:
+        """Return the directories in which the record of an active run of an experiment can be,
+        without reading them. By default, these are those of all backends.
+        """
+        from symphony.support.directories.state_home import active_records, backend_roots
+
+        return active_records(experiment, backend_roots())
 
     def find(self, experiment: str) -> Run | None:
         """Return the run of an existing experiment, or None if it has no record."""

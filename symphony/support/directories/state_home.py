@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from symphony.errors import SpecError, shown
@@ -13,6 +15,9 @@ from symphony.support.directories.home import home_directory
 STATE_VARIABLE = "SYMPHONY_STATE_DIR"
 # The directory next to the backends' directories that contains the records of earlier runs.
 ARCHIVE_NAME = "runs"
+# The subdirectory of an archive with the records of active runs whose other files are not on this
+# machine. Their names begin with that of the experiment.
+ACTIVE_NAME = ".active"
 
 
 def state_root(purpose: str) -> Path:
@@ -37,6 +42,20 @@ def backend_roots() -> list[Path]:
         return []
     paths = [state / name for name in names if name != ARCHIVE_NAME]
     return [path for path in paths if path.is_dir()]
+
+
+def active_records(experiment: str, roots: Iterable[Path]) -> list[Path]:
+    """Return the directories in which the record of an active run of an experiment can be.
+
+    These are the existing directories of the experiment in ``roots``, in which backends store their
+    records, and the records of runs that are not on this machine. Nothing is read.
+    """
+    found = [root / experiment for root in roots]
+    elsewhere = state_root(ARCHIVE_NAME) / ACTIVE_NAME
+    with contextlib.suppress(OSError):
+        names = sorted(os.listdir(elsewhere))
+        found += [elsewhere / name for name in names if name.startswith(f"{experiment}-")]
+    return [path for path in found if path.is_dir()]
 
 
 def _path_in(variable: str) -> Path | None:

@@ -13,8 +13,9 @@ from symphony.archive.origin import find_origin
 from symphony.errors import SpecError
 
 
-def run_of(directory: Path, copy_of: str | None) -> Run:
+def run_of(directory: Path, copy_of: str | None, experiment: str | None = None) -> Run:
     summary: dict[str, Any] = {
+        "experiment": experiment or copy_name("rl", directory),
         "origin": str(find_origin(directory)),
         "given": {"copy_of": copy_of},
     }
@@ -42,6 +43,7 @@ def test_a_run_is_the_copy_of_its_origin_and_of_the_named_experiment(tmp_path: P
     assert not is_copy(run_of(tmp_path, "rl"), "other", tmp_path)
     assert not is_copy(run_of(tmp_path, "rl"), "rl", inner)
     assert not is_copy(run_of(tmp_path, None), "rl", tmp_path)
+    assert not is_copy(run_of(tmp_path, "rl", "again"), "rl", tmp_path)
 
 
 def test_a_record_without_options_is_no_copy(tmp_path: Path) -> None:

@@ -5,11 +5,9 @@ In the origin of a copy, the name of the experiment means this copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony.archive import archive
 from symphony.archive.copies import copy_name, is_copy
 from symphony.errors import SymphonyError
 from symphony.support.names import is_name
@@ -30,21 +28,16 @@ def find_own_copy(cluster: Cluster, name: str, directory: Path | None = None) ->
         return None
     try:
         place = Path.cwd() if directory is None else directory
-        for run in _active_runs(cluster, copy_name(name, place)):
-            if is_copy(run, name, place):
-                return run
+        paths = cluster.implementation.recorded_runs.active_paths(copy_name(name, place))
     except (SymphonyError, OSError):
-        # The working directory was removed, or has no name, or the records cannot be read.
+        # The working directory was removed, or has no name.
         return None
+    if not paths:
+        return None
+    # Most commands need no archive, and its import takes time.
+    from symphony.archive import archive
+
+    for run in map(archive.load, paths):
+        if is_copy(run, name, place):
+            return run
     return None
-
-
-def _active_runs(cluster: Cluster, name: str) -> Iterator[Run]:
-    """Yield the active runs of an experiment, beginning with that of ``cluster``."""
-    try:
-        own = cluster.implementation.recorded_runs.find(name)
-    except SymphonyError:
-        own = None
-    if own is not None:
-        yield own
-    yield from archive.find_active_named(name)

@@ -7,14 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from symphony.supervised.processes.identity import ProcessId, identify
 from symphony.supervised.processes.stop_record import Kind, StopRecord
 from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.execution import stopper
 from symphony.supervised.supervisor.execution.stopper import StopOrder, Stopper
 
 PROGRAM = """
@@ -118,11 +121,22 @@ def test_the_exit_of_the_only_program_ends_the_stop(start: Start) -> None:
     assert (stopped.read_line(), stopped.child.returncode, stopped.remains) == ("bye", 0, False)
 
 
-def test_a_program_that_the_only_one_starts_then_receives_the_signal_late(start: Start) -> None:
+def test_a_program_that_the_only_one_starts_then_receives_the_signal_late(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stopped = start(STARTS_CLEAN_UP)
-    stopped.stop(1.5)
-    assert (stopped.read_line(), stopped.read_line()) == ("ready", "late")
-    assert stopped.child.returncode == 0
+    assert stopped.child.stdout is not None
+    output = stopped.child.stdout.fileno()
+
+    def let_time_pass() -> None:
+        stopped.loop.unwatch(output)
+        assert stopped.read_line() == "ready"
+        late = time.monotonic() + 250.0
+        monkeypatch.setattr(stopper, "time", SimpleNamespace(monotonic=lambda: late))
+
+    stopped.loop.watch(output, let_time_pass)
+    stopped.stop(300.0)
+    assert (stopped.read_line(), stopped.child.returncode) == ("late", 0)
 
 
 def test_a_shorter_grace_period_ends_the_stop_of_the_only_program(start: Start) -> None:

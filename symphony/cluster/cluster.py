@@ -323,8 +323,10 @@ class Cluster(CheckedAttributes):
         experiment: Experiment,
         *,
         force: bool = False,
+        queue: bool = False,
         dry_run: bool | Literal["server"] = False,
         on_change: OnChange = None,
+        on_wait: Callable[[str], None] | None = None,
     ) -> Manifest:
         """Start an experiment, and return its manifest once all processes have been created that do
         not wait for others.
@@ -337,6 +339,10 @@ class Cluster(CheckedAttributes):
         If `SymphonyConfig` sets an experiment directory, the experiment and its manifest are saved
         there. Replacing an experiment that is already saved there also requires ``force``.
 
+        With ``queue``, a launch on this machine waits until enough GPUs are free for all processes,
+        in the order in which such launches began. ``on_wait`` is called with the reason whenever it
+        has changed. On Kubernetes and Slurm, it has no effect, because these have queues.
+
         With ``dry_run``, write the manifest to standard output and start nothing; see
         `Cluster.dry_run`. With ``dry_run="server"``, the backend's server also validates the
         manifest. A backend that takes some time to launch an experiment can call ``on_change``
@@ -347,7 +353,12 @@ class Cluster(CheckedAttributes):
             raise SpecError(f"dry_run must be True, False or 'server', not {shown(dry_run)}")
         if not dry_run:
             with _errors_in_experiment_first(experiment), self._naming_the_origin(experiment):
-                return self._launch_and_save(experiment, force=force, on_change=on_change)
+                return self._launch_and_save(
+                    experiment,
+                    force=force,
+                    on_change=on_change,
+                    on_wait=(on_wait or _ignore) if queue else None,
+                )
         manifest = self.dry_run(experiment, force=force, server=dry_run == "server")
         sys.stdout.write(str(manifest))
         return manifest
@@ -430,14 +441,21 @@ class Cluster(CheckedAttributes):
             raise
 
     def _launch_and_save(
-        self, experiment: Experiment, *, force: bool, on_change: OnChange
+        self,
+        experiment: Experiment,
+        *,
+        force: bool,
+        on_change: OnChange,
+        on_wait: Callable[[str], None] | None,
     ) -> Manifest:
         """Launch the experiment, and save it and its manifest if an experiment directory is
         configured.
 
         If they cannot be saved, the launched experiment is deleted.
         """
-        request = self._launch_request(experiment, force=force, on_change=on_change)
+        request = self._launch_request(
+            experiment, force=force, on_change=on_change, on_wait=on_wait
+        )
         manifest: Manifest
         directory = self.configuration.experiment_folder
         if directory is None:
@@ -461,6 +479,7 @@ class Cluster(CheckedAttributes):
         force: bool = False,
         dry_run: bool = False,
         on_change: OnChange = None,
+        on_wait: Callable[[str], None] | None = None,
     ) -> LaunchRequest:
         from symphony.cluster.backend import LaunchRequest
 
@@ -471,6 +490,7 @@ class Cluster(CheckedAttributes):
             force=force,
             dry_run=dry_run,
             on_change=on_change,
+            on_wait=on_wait,
         )
 
     def running(
@@ -1630,6 +1650,10 @@ def _errors_in_experiment_first(experiment: Experiment) -> Iterator[None]:
         for finding in check_experiment(experiment):
             raise finding.to_error() from None
         raise
+
+
+def _ignore(_reason: str) -> None:
+    """Do nothing with the reason why a launch waits."""
 
 
 def _start_time(since: float | str | None) -> float | None:

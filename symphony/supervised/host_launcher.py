@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from symphony.code.take_snapshots import take_snapshots
 from symphony.errors import BackendError, LaunchFailed, NotFound
 from symphony.plan.restart_policy import Backoff
+from symphony.status import ENDED
 from symphony.supervised import preflight
 from symphony.supervised.record import directory, run_paths
 from symphony.supervised.record.launch_settings import LaunchSettings
-from symphony.supervised.resources.gpus import assign_gpus, check_number_of_gpus
+from symphony.supervised.resources.gpus import (
+    assign_gpus,
+    check_number_of_gpus,
+    check_total_of_gpus,
+)
 from symphony.supervised.resources.leases import GpuLeases, PortLeases
 from symphony.supervised.resources.ports import ExperimentPorts
 from symphony.supervised.supervisor import handover
@@ -54,7 +59,7 @@ class HostLauncher:
         experiment = request.experiment
         preflight.check_open_files(experiment, self.process_descriptors)
         archives = take_snapshots(experiment)
-        manifest, warning = self._start(request, archives)
+        manifest, warning = self._start_in_turn(request, archives)
         if warning and request.on_change is not None:
             with contextlib.suppress(NotFound):
                 status = self._runs.status(self._runs.find(experiment.name))
@@ -67,6 +72,35 @@ class HostLauncher:
         The values can be serialized as JSON. A backend can override this.
         """
         return {}
+
+    def _start_in_turn(
+        self, request: LaunchRequest, archives: CodeArchives
+    ) -> tuple[HostManifest, str]:
+        """Do the same as `_start`, and wait for GPUs before if the request says so.
+
+        Errors that waiting does not remove are raised at once.
+        """
+        if request.on_wait is None:
+            return self._start(request, archives)
+        request.check_name(lambda name: self._runs.status(self._runs.find(name)))
+        replaced = directory.find(self._runs.root, request.experiment.name)
+        # A port that is in use now can be free when the launch has its turn.
+        planned = self._planner.render(
+            request.experiment, request.defaults, lambda _port: None, archives
+        )
+        preflight.check(planned)
+        unsupervised = self._planner.unsupervised_usage(except_run=replaced)
+        leases = GpuLeases(self._planner.gpus(), unsupervised)
+        check_total_of_gpus(planned.processes, leases)
+        requested = sum(process.gpus for process in planned.processes)
+        needed = requested - len(self._leased_gpus(replaced))
+        if needed <= 0:
+            return self._start(request, archives)
+        from symphony.supervised.resources.gpu_queue import launch_in_turn
+
+        return launch_in_turn(
+            leases, needed, lambda: self._start(request, archives), request.on_wait
+        )
 
     def _start(self, request: LaunchRequest, archives: CodeArchives) -> tuple[HostManifest, str]:
         """Free the experiment's name, launch the experiment, and return its manifest.
@@ -149,8 +183,28 @@ class HostLauncher:
             )
         preflight.check(manifest)
         gpus = GpuLeases(self._planner.gpus(), unsupervised)
-        check_number_of_gpus(manifest.processes, gpus, _leased_gpus(replaced))
+        check_number_of_gpus(manifest.processes, gpus, self._leased_gpus(replaced))
         return manifest
+
+    def _leased_gpus(self, run: RunDirectory | None) -> frozenset[str]:
+        """Return the GPUs that the processes of an experiment have leased, if there is one.
+
+        A process that has ended has released its GPUs.
+        """
+        from symphony.supervised.processes.spec import devices_of
+
+        if run is None:
+            return frozenset()
+        try:
+            manifest, status = run.load_manifest(), self._runs.status(run)
+        except (BackendError, NotFound, FileNotFoundError):
+            return frozenset()
+        holders = {process.name for process in status if process.state not in ENDED}
+        found: set[str] = set()
+        for item in manifest["processes"]:
+            if item["name"] in holders:
+                found.update(devices_of(item["gpus"], item["env"]))
+        return frozenset(found)
 
     @staticmethod
     def _write_files(
@@ -238,19 +292,3 @@ class HostLauncher:
         if report.outcome == handover.FAILED:
             raise BackendError(report.reason)
         return report.warning
-
-
-def _leased_gpus(run: RunDirectory | None) -> frozenset[str]:
-    """Return the GPUs that the processes of an experiment have leased, if there is one."""
-    from symphony.supervised.processes.spec import devices_of
-
-    if run is None:
-        return frozenset()
-    try:
-        manifest = run.load_manifest()
-    except (BackendError, FileNotFoundError):
-        return frozenset()
-    found: set[str] = set()
-    for item in manifest["processes"]:
-        found.update(devices_of(item["gpus"], item["env"]))
-    return frozenset(found)

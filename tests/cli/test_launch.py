@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import uuid
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import FOREVER, Program
+from tests.cli.conftest import FOREVER, TIMEOUT, Program
 
 NEVER_READY = {"command": ["false"], "timeout": 0.3}
 LATE = "not ready within 0.3 s: exit code 1"
@@ -171,3 +174,31 @@ def test_subset_is_launched_with_the_processes_that_it_needs(program: Program) -
     assert program.ok("launch", file, "agent", "--force", "--ends-with", "agent").startswith(
         "launched sub on local: 2 processes\n"
     )
+
+
+class TestQueue:
+    def test_launch_waits_for_gpus_and_reports_errors_at_once(self, program: Program) -> None:
+        program.env["CUDA_VISIBLE_DEVICES"] = uuid.uuid4().hex
+        one = {"cmd": FOREVER, "resource_limit": {"gpu": 1}}
+        program.launch("first", {"p": one})
+        second = program.file("second", {"p": one})
+        assert "to wait for them, launch with --queue" in program("launch", second).stderr
+        for number, processes in enumerate(
+            ({"p": one, "q": one}, {"p": {**one, "start_dir": "/no"}})
+        ):
+            wrong = program.file(f"wrong-{number}", processes)
+            assert program("launch", wrong, "--queue").returncode == 2
+        options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        with program.popen("launch", second, "--queue", **options) as queued:
+            assert queued.stderr is not None
+            reason = queued.stderr.readline()
+            assert reason == "symphony: second: waiting for 1 GPU: 0 of 1 are free\n"
+            # A launch that is interrupted leaves nothing that others would wait for.
+            with program.popen("launch", second, "--queue", **options) as interrupted:
+                assert interrupted.stderr is not None
+                assert "1 launch is before this one" in interrupted.stderr.readline()
+                interrupted.send_signal(signal.SIGINT)
+                assert interrupted.wait(TIMEOUT) == 130
+            program.ok("down", "first")
+            assert queued.wait(TIMEOUT) == 0
+        assert program.json("ps", "second")["processes"][0]["state"] == "running"

@@ -261,6 +261,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "now": lambda: 0.0,
     "on_answer": lambda: None,
     "on_change": lambda: None,
+    "on_wait": lambda: None,
     "on_error": lambda: None,
     "on_failure": lambda: "stop",
     "on_step": lambda: None,

@@ -87,7 +87,8 @@ class LaunchRequest:
 
     ``defaults`` are the settings of the cluster for all experiments, and ``options`` its options,
     which are recorded. With ``dry_run``, nothing is created. With ``force``, the experiment
-    replaces a running one of its name.
+    replaces a running one of its name. If ``on_wait`` is not None, the launch waits until enough
+    GPUs are free, and calls it with the reason.
     """
 
     experiment: Experiment
@@ -96,6 +97,7 @@ class LaunchRequest:
     force: bool = False
     dry_run: bool = False
     on_change: Callable[[ExperimentStatus], None] | None = None
+    on_wait: Callable[[str], None] | None = None
 
     def resolve(self, scheme: AddressScheme) -> Plan:
         """Return the plan of the experiment, whose services have the addresses of ``scheme``.

@@ -156,8 +156,13 @@ def stop_or_delete(cluster: Cluster, name: str, *, at_once: bool) -> None:
         cluster.delete(name)
 
 
-def launch_with_progress(cluster: Cluster, experiment: Experiment, *, force: bool) -> Manifest:
-    """Launch an experiment, and show its progress on the terminal."""
+def launch_with_progress(
+    cluster: Cluster, experiment: Experiment, *, force: bool, queue: bool = False
+) -> Manifest:
+    """Launch an experiment, and show its progress on the terminal.
+
+    With ``queue``, the launch waits for free GPUs, and prints the reason whenever it has changed.
+    """
     size = views.count_processes(len(experiment.list_all_processes()))
     with (
         show_progress(f"launching {experiment.name} ({size})") as shown,
@@ -167,7 +172,14 @@ def launch_with_progress(cluster: Cluster, experiment: Experiment, *, force: boo
             shown, lambda status: f"launching {views.startup_line(status)}"
         ) as on_change,
     ):
-        manifest = cluster.launch(experiment, force=force, on_change=on_change)
+
+        def report_wait(reason: str) -> None:
+            shown.clear()
+            print_note(f"symphony: {experiment.name}: {reason}")
+
+        manifest = cluster.launch(
+            experiment, force=force, queue=queue, on_change=on_change, on_wait=report_wait
+        )
     completion_cache.clear_cached_names()
     for note in manifest.notes:
         print_note(f"symphony: {note}")
@@ -303,9 +315,11 @@ def _show_final(whole: ExperimentStatus, processes: Sequence[str] | None, code: 
 
 
 def launch_and_follow(
-    cluster: Cluster, experiment: Experiment, *, force: bool, as_json: bool
+    cluster: Cluster, experiment: Experiment, *, force: bool, as_json: bool, queue: bool = False
 ) -> int:
     """Launch an experiment and show the output of its processes until all have exited.
+
+    ``queue`` is that of `launch_with_progress`.
 
     Return the experiment's exit code, 128 + n after signal n, or 1 if another command has deleted
     the experiment.
@@ -314,7 +328,7 @@ def launch_and_follow(
     interruptions = Interruptions(cluster, name)
     try:
         with interruptions.handled():
-            launch_with_progress(cluster, experiment, force=force)
+            launch_with_progress(cluster, experiment, force=force, queue=queue)
             interruptions.launched = True
             print_note(launch_summary(cluster, experiment))
             with observing_pending_processes(cluster, name):

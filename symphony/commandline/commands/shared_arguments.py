@@ -100,6 +100,15 @@ def add_file_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--file", dest="file_option", metavar="FILE", help=argparse.SUPPRESS)
 
 
+def add_queue(parser: argparse._ActionsContainer) -> None:
+    """Add ``--queue``."""
+    parser.add_argument(
+        "--queue",
+        action="store_true",
+        help="on this machine, wait until enough GPUs are free, in turn with other such launches",
+    )
+
+
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
     """Add ``--dry-run`` and ``--dry-run-server``.
 

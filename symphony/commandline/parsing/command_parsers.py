@@ -288,7 +288,8 @@ class CommandParsers:
         parser = self.commands.choices.get(verb)
         if parser is not None and "--force" in parser._option_string_actions:
             text = re.sub(r"\b(launch with|use) force\b", r"\1 --force", text)
-        return text
+        # Other commands name the command with this option.
+        return re.sub(r"\blaunch with queue\b", "launch with --queue", text)
 
 
 def _requests_help(words: Sequence[str]) -> bool:

@@ -266,7 +266,7 @@ def test_gpu_is_leased_while_descendants_of_its_process_are_running(state):
         descendant = int(cluster.get_log("first", "p"))
         second = cluster.new_experiment("second")
         second.new_process("p", command="true").resource_limit(gpu=1)
-        with pytest.raises(LaunchFailed, match="running experiments have leased the others$"):
+        with pytest.raises(LaunchFailed, match="running experiments have leased the others;"):
             cluster.launch(second)
         kill_supervision(cluster, "first")
         with pytest.raises(LaunchFailed, match="processes of 'first' are running although"):

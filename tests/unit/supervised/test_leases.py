@@ -298,7 +298,7 @@ def test_too_few_devices_are_refused(devices: list[str]) -> None:
             assign_gpus(specs(2), other)
     assert str(refusal.value) == (
         "process 'p0' requests 2 GPUs, but only 1 of 3 are free; "
-        "running experiments have leased the others"
+        "running experiments have leased the others; to wait for them, launch with queue"
     )
 
 

@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="replace a running experiment of the same name"
     )
+    shared_arguments.add_queue(parser)
     parser.add_argument(
         "--follow", action="store_true", help="follow the logs; Ctrl-C stops the experiment"
     )
@@ -65,6 +66,10 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     if it runs from the file of another directory. The new experiment is checked, as with
     --dry-run=server, before the running one is deleted. --copy launches a copy of its own for
     this directory, called NAME-DIRECTORY, which NAME means from then on in this directory.
+
+    --queue waits until enough GPUs are free for all processes, in the order in which such
+    launches began, and then launches. Ctrl-C ends the wait. The file is read, and its code is
+    packed, before. Kubernetes and Slurm have their own queues, so there --queue has no effect.
 
     --follow shows the logs until all processes have exited, or until none is running and all
     others wait for processes that were stopped; the exit code is then 1. Ctrl-C stops the
@@ -94,6 +99,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
       symphony launch rl.yml --set agents=64 --profile gke
       symphony launch rl.yml -b tmux --dry-run
       symphony launch rl.yml learner 'agent-*'
+      symphony launch rl.yml --name rl-2 --set seed=2 --queue
     """
     check_timeout(args)
     choose_file(line, args)
@@ -114,9 +120,11 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
 
     if args.follow:
         return foreground.launch_and_follow(
-            line.cluster, experiment, force=args.force, as_json=args.json
+            line.cluster, experiment, force=args.force, as_json=args.json, queue=args.queue
         )
-    manifest = foreground.launch_with_progress(line.cluster, experiment, force=args.force)
+    manifest = foreground.launch_with_progress(
+        line.cluster, experiment, force=args.force, queue=args.queue
+    )
     status = None
     timeout_error = None
     if args.wait:

@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="replace a running experiment of the same name"
     )
+    shared_arguments.add_queue(parser)
     parser.add_argument(
         "--code", action="store_true", help="run the recorded code, not the present one"
     )
@@ -61,7 +62,9 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     if args.dry_run:
         show_dry_run(line, experiment, args)
         return OK
-    manifest = foreground.launch_with_progress(line.cluster, experiment, force=args.force)
+    manifest = foreground.launch_with_progress(
+        line.cluster, experiment, force=args.force, queue=args.queue
+    )
     if args.json:
         show_json(manifest.to_dict())
         return OK

@@ -61,6 +61,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
 
     For example:
       symphony submit --follow -- python train.py --epochs 3
+      symphony submit --gpu 1 --queue -- python train.py
       symphony submit -b kube --image sim:2 --time 2h -- ./sim
       symphony submit -b slurm --partition gpu --gpu 1 \
         --time 2h -- python train.py
@@ -188,6 +189,7 @@ def _add_lifecycle_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace a running or finished job of the same name",
     )
+    shared_arguments.add_queue(group)
     waiting = group.add_mutually_exclusive_group()
     waiting.add_argument(
         "--follow",
@@ -257,9 +259,11 @@ def _launch_job(line: Line, args: argparse.Namespace, experiment: Experiment) ->
     name = experiment.name
     if args.follow:
         return foreground.launch_and_follow(
-            line.cluster, experiment, force=args.force, as_json=args.json
+            line.cluster, experiment, force=args.force, as_json=args.json, queue=args.queue
         )
-    manifest = foreground.launch_with_progress(line.cluster, experiment, force=args.force)
+    manifest = foreground.launch_with_progress(
+        line.cluster, experiment, force=args.force, queue=args.queue
+    )
     summary = f"submitted {name} on {line.cluster.backend}"
     if args.wait:
         print_note(summary)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,9 @@ from symphony.support.names import did_you_mean
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
+
+# Returns the class to use instead of that of a backend; see `symphony.cluster.backend.scope`.
+limit_class: Callable[[type[Cluster]], type[Cluster]] | None = None
 
 
 def create_cluster(base: type[Any], name: str | None, options: Mapping[str, Any]) -> Cluster:
@@ -26,12 +29,17 @@ def create_cluster(base: type[Any], name: str | None, options: Mapping[str, Any]
     configuration = SymphonyConfig()
     backend = configuration.backend if name is None else name
     if configuration.is_empty():
-        cluster = plugins.open_backend(backend, base).with_options(backend, options)
+        cluster = _open_class(backend, base).with_options(backend, options)
     else:
         configuration.warn_of_untrusted_files()
         cluster = _create_configured(base, configuration, backend, options)
     cluster.configuration = configuration
     return cluster
+
+
+def _open_class(name: str, base: type[Any]) -> type[Cluster]:
+    cls = plugins.open_backend(name, base)
+    return cls if limit_class is None else limit_class(cls)
 
 
 def _create_configured(
@@ -56,7 +64,7 @@ def _open_backend(base: type[Any], configuration: SymphonyConfig, name: str) -> 
     `PluginError` names the file or variable that selected it.
     """
     try:
-        return plugins.open_backend(name, base)
+        return _open_class(name, base)
     except PluginError as exc:
         source = configuration.source("backend") if configuration.backend == name else None
         if source is None or source.startswith("--"):

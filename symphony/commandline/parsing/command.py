@@ -29,6 +29,9 @@ class Command:
 
     The command accepts words after ``--`` if ``remainder`` is set. If ``command_index`` is also
     set, the words after that many arguments are such words even without ``--``.
+
+    ``no_tool`` states why agents cannot call the command. If it is empty, the command is a tool;
+    see `symphony.commandline.tools`.
     """
 
     # The help lists the command without its aliases.
@@ -38,6 +41,7 @@ class Command:
     json: str = ""
     remainder: bool = False
     command_index: int | None = None
+    no_tool: str = ""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add ``--dry-run`` and ``--json``, unless the arguments of the command include them."""

@@ -15,7 +15,7 @@ from symphony.commandline.parsing.command import Command
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
 
-COMMAND = Command(aliases=("ssh",), changes=True)
+COMMAND = Command(aliases=("ssh",), changes=True, no_tool="it needs a terminal")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

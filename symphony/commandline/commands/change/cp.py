@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
     from symphony.status import ExperimentStatus
 
-COMMAND = Command(aliases=("scp",), changes=True)
+COMMAND = Command(
+    aliases=("scp",), changes=True, no_tool="it reads and writes files outside the scope"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from symphony.status import ProcessStatus
     from symphony.supervised.access.relay import Relay
 
-COMMAND = Command(changes=True, json="the address and the configuration, or the stacks, as JSON")
+COMMAND = Command(
+    changes=True,
+    json="the address and the configuration, or the stacks, as JSON",
+    no_tool="it needs a debugger or a terminal",
+)
 
 # A debugger that restarts its session disconnects, and connects again at once.
 _RECONNECT_SECONDS = 1.0

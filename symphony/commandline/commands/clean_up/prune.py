@@ -14,7 +14,11 @@ from symphony.commandline.parsing.command import Command
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
 
-COMMAND = Command(changes=True, json="the identifiers of the removed runs as JSON")
+COMMAND = Command(
+    changes=True,
+    json="the identifiers of the removed runs as JSON",
+    no_tool="it removes the records of runs of all experiments",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,6 +20,7 @@ COMMAND = Command(
     changes=True,
     dry_run="with -o, do not write the file",
     json="the experiment and what it leaves out as JSON",
+    no_tool="it only converts files, which agents can do themselves",
 )
 
 

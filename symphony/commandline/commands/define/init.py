@@ -17,7 +17,11 @@ from symphony.support.names import check_name, join_names, suggested_name
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
 
-COMMAND = Command(changes=True, json="the paths of the written files as JSON")
+COMMAND = Command(
+    changes=True,
+    json="the paths of the written files as JSON",
+    no_tool="it only writes files, which agents can do themselves",
+)
 
 # The files in the starter project, in the order in which the command reports them.
 FILES = ("experiment.yml", "collector.py", "worker.py", "Dockerfile", ".dockerignore", "README.md")

@@ -15,7 +15,7 @@ from symphony.commandline.parsing.command import DEFAULT_DRY_RUN, Command
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
 
-COMMAND = Command(dry_run=DEFAULT_DRY_RUN)
+COMMAND = Command(dry_run=DEFAULT_DRY_RUN, no_tool="it forwards a port until Ctrl-C")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

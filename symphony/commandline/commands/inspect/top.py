@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
     from symphony.commandline.top.app import TopApp
 
-COMMAND = Command()
+COMMAND = Command(no_tool="it needs a terminal")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
     from symphony.views.web.server import WebServer
 
-COMMAND = Command(aliases=("dashboard",), json="the address as JSON")
+COMMAND = Command(
+    aliases=("dashboard",), json="the address as JSON", no_tool="it serves a page until Ctrl-C"
+)
 
 MAX_PORT = 65535
 

@@ -18,7 +18,9 @@ from symphony.errors import NotFound
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
 
-COMMAND = Command(dry_run=DEFAULT_DRY_RUN, aliases=("url", "open"))
+COMMAND = Command(
+    dry_run=DEFAULT_DRY_RUN, aliases=("url", "open"), no_tool="it forwards ports until Ctrl-C"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

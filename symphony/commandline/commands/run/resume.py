@@ -17,6 +17,7 @@ COMMAND = Command(
     changes=True,
     dry_run="list the experiments that would be started; change nothing",
     json="the experiments as JSON",
+    no_tool="it starts the experiments of the whole machine",
 )
 
 

@@ -11,7 +11,7 @@ from symphony.commandline.parsing.command import Command
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
 
-COMMAND = Command()
+COMMAND = Command(no_tool="it prints a script for a shell")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

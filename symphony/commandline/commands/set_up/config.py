@@ -14,7 +14,9 @@ from symphony.errors import NotFound, SymphonyError
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
 
-COMMAND = Command(changes=True, json="JSON")
+COMMAND = Command(
+    changes=True, json="JSON", no_tool="it can trust files, which only the user may decide"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,11 @@ from symphony.errors import BackendError
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
 
-COMMAND = Command(changes=True, dry_run="show the unit; write nothing")
+COMMAND = Command(
+    changes=True,
+    dry_run="show the unit; write nothing",
+    no_tool="it changes the user's systemd units",
+)
 
 UNIT = "symphony-resume.service"
 _LINGER = Path("/var/lib/systemd/linger")

@@ -32,6 +32,8 @@ class EventKind(str, enum.Enum):
     READY = "ready"
     # The process did not become ready before its timeout.
     NOT_READY = "not-ready"
+    # The health tests of the process have failed several times in a row, so it is being stopped.
+    UNHEALTHY = "unhealthy"
     SIGNALED = "signaled"
     # The process or the experiment will be started again.
     RESTARTING = "restarting"
@@ -350,6 +352,8 @@ def _running_events(
         # The experiment can end because of this, which is then the reason.
         is_reason = process.reason_code is ReasonCode.NOT_READY and process.reason
         yield event(EventKind.NOT_READY, process.reason if is_reason else "not ready in time")
+    if process.reason_code is ReasonCode.UNHEALTHY and old.reason_code is not process.reason_code:
+        yield event(EventKind.UNHEALTHY, process.reason)
     is_stopping = process.reason_code in (ReasonCode.STOPPING, ReasonCode.DELETING)
     if is_stopping and process.reason_code is not old.reason_code:
         yield event(EventKind.STOPPING, "stopping")

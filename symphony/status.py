@@ -68,6 +68,9 @@ class ReasonCode(str, enum.Enum):
     STOPPING = "stopping"
     # The process is being stopped and removed.
     DELETING = "deleting"
+    # Its health tests have failed several times in a row, and it is being stopped because of this.
+    # After its exit, it is the reason for its failure.
+    UNHEALTHY = "unhealthy"
     # The process is no longer supervised: it is not restarted, and its readiness is not probed.
     SUPERVISOR_KILLED = "supervisor-killed"
 
@@ -393,6 +396,22 @@ def not_ready_reason(result: str, timeout: float | None) -> str:
     """
     text = "not ready yet" if timeout is None else f"not ready within {timeout:g} s"
     return f"{text}: {result}" if result else text
+
+
+# The beginning of the reason of a process that is stopped, or has failed, because it is unhealthy.
+UNHEALTHY = "unhealthy"
+
+
+def unhealthy_reason(result: str, tests: int) -> str:
+    """Return the reason of a process whose health tests have failed ``tests`` times in a row.
+
+    ``result`` is the result of the latest test.
+
+    >>> unhealthy_reason("HTTP 500 from http://127.0.0.1:7000/", 3)
+    'unhealthy: HTTP 500 from http://127.0.0.1:7000/, 3 tests in a row'
+    """
+    text = f"{UNHEALTHY}: {result}" if result else UNHEALTHY
+    return f"{text}, {tests} tests in a row" if tests > 1 else text
 
 
 # The combined state is the first of these states that any process is in.

@@ -45,6 +45,7 @@ _REFERRING_RULES = frozenset(
     {
         "encrypted",
         "ends-with",
+        "healthy",
         "no-processes",
         "ready",
         "replicated",

@@ -25,6 +25,7 @@ _CONNECTING_SETTINGS = (
     "encrypted",
     "replicated",
     "ready",
+    "healthy",
 )
 # Experiment options that a backend can refuse. Each secret is also treated as an option.
 _EXPERIMENT_OPTIONS = (

@@ -10,9 +10,9 @@ from __future__ import annotations
 DocumentPath = tuple["str | int", ...]
 
 SHELL_KEYS = frozenset({"cmd", "cmds", "preamble_cmds"})
-_READY_COMMAND = ("ready", "command")
+_TEST_COMMANDS = (("ready", "command"), ("healthy", "command"))
 # At these paths, a string is a shell line, and a list is a program with its arguments.
-_LINES_OR_PROGRAMS = (_READY_COMMAND, ("stop_command",))
+_LINES_OR_PROGRAMS = (*_TEST_COMMANDS, ("stop_command",))
 # The values below these keys can contain addresses; see
 # `symphony.model.experiment.address_references`.
 ADDRESS_KEYS = SHELL_KEYS | {"args", "command", "env", "stop_command"}
@@ -56,7 +56,7 @@ def takes_addresses(path: DocumentPath) -> bool:
     local_path = path_in_component(path)
     if not local_path:
         return False
-    return local_path[0] in ADDRESS_KEYS or local_path[:2] == _READY_COMMAND
+    return local_path[0] in ADDRESS_KEYS or local_path[:2] in _TEST_COMMANDS
 
 
 def is_component(path: DocumentPath) -> bool:

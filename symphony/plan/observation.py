@@ -33,6 +33,8 @@ class Seen(NamedTuple):
     * ``ready`` is true when the readiness test has succeeded. ``test_result`` is its latest result
       that is worth recording, or ``""``. ``testing`` is true while a test is running that can still
       succeed before the timeout.
+    * ``failed_tests`` is how many health tests have failed in a row until now, and
+      ``health_result`` the result of the latest of them.
     * ``signaled_at`` is the time at which the stop of this execution has begun, or None.
       ``kill_at`` is the time at which the executor has been told to kill it, and ``killed`` is true
       when this has happened.
@@ -62,6 +64,8 @@ class Seen(NamedTuple):
     ready: bool = False
     test_result: str = ""
     testing: bool = False
+    failed_tests: int = 0
+    health_result: str = ""
     signaled_at: float | None = None
     kill_at: float | None = None
     killed: bool = False

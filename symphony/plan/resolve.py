@@ -11,6 +11,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from symphony.model import Experiment, Process
 from symphony.model.settings.code import code_source
@@ -238,9 +239,8 @@ def _planned_process(
         key: value for key, value in experiment_env.items() if key not in settings.env_secrets
     }
     env = {**inherited_env, **settings.env}
-    ready = settings.ready
-    if ready is not None and "command" in ready:
-        settings.ready = {**ready, "command": values.command(ready["command"])}
+    settings.ready = _with_command(settings.ready, values)
+    settings.healthy = _with_command(settings.healthy, values)
     if settings.stop_command is not None:
         settings.stop_command = values.command(settings.stop_command)
     pod = pod_component.settings.at_level(POD)
@@ -264,6 +264,13 @@ def _planned_process(
         serves=serves,
         node=node,
     )
+
+
+def _with_command(test: dict[str, Any] | None, values: ProcessValues) -> dict[str, Any] | None:
+    """Return a test of a process whose command contains addresses instead of references."""
+    if test is None or "command" not in test:
+        return test
+    return {**test, "command": values.command(test["command"])}
 
 
 def _encryption_variables(addresses: AddressBook, encrypted: Collection[str]) -> dict[str, str]:

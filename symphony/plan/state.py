@@ -28,16 +28,18 @@ class Track:
     ``never_ready`` means that the process did not become ready in time and had never been ready
     before. ``not_ready_in_time`` means that the process did not become ready in time after its
     latest start. ``test_result`` is the last result of the readiness test of a process that is
-    running and not ready. ``retries`` is the number of restarts that the restart policy has caused
-    since the experiment was launched or restarted, or a request has started the process.
-    ``next_start`` is the time of the next start of a process that will be restarted. ``stopped``
-    means that symphony stopped the process. ``kill_at`` is the time at which a process that is
-    being stopped by a request is killed. ``first_started`` is the time of the first start since the
-    experiment was launched or restarted, or a change has restarted the process. ``log_start`` is
-    the length of the log at the latest start of a process that has a readiness test. ``group`` is
-    the number of the latest execution's process group. ``outdated`` means that a change of the
-    experiment has not made the process start again yet. ``attempts`` is the number of recorded
-    executions and failed starts, and therefore the number of the next execution.
+    running and not ready. ``unhealthy`` is the reason why the latest execution is stopped, or was
+    stopped and has failed, because its health tests have failed, or ``""``. ``retries`` is the
+    number of restarts that the restart policy has caused since the experiment was launched or
+    restarted, or a request has started the process. ``next_start`` is the time of the next start of
+    a process that will be restarted. ``stopped`` means that symphony stopped the process.
+    ``kill_at`` is the time at which a process that is being stopped by a request is killed.
+    ``first_started`` is the time of the first start since the experiment was launched or restarted,
+    or a change has restarted the process. ``log_start`` is the length of the log at the latest
+    start of a process that has a readiness test. ``group`` is the number of the latest execution's
+    process group. ``outdated`` means that a change of the experiment has not made the process start
+    again yet. ``attempts`` is the number of recorded executions and failed starts, and therefore
+    the number of the next execution.
     """
 
     state: State = State.PENDING
@@ -46,6 +48,7 @@ class Track:
     never_ready: bool = False
     not_ready_in_time: bool = False
     test_result: str = ""
+    unhealthy: str = ""
     exit_code: int | None = None
     reason: str = ""
     reason_code: ReasonCode | None = None
@@ -99,7 +102,7 @@ class Index:
     ``pending`` contains the processes that wait for their start, and ``live`` those that have not
     ended. ``running`` contains those that have a pid, including those that a change has removed,
     ``unready`` those of the experiment that have a pid and are not ready, and ``calm`` those that
-    have a pid and that no request stops.
+    have a pid and are stopped neither by a request nor because they are unhealthy.
     """
 
     __slots__ = ("calm", "live", "pending", "running", "unready")
@@ -134,7 +137,7 @@ class Index:
         self.running.add(name)
         if not track.ready:
             self.unready.add(name)
-        if track.kill_at is None:
+        if track.kill_at is None and not track.unhealthy:
             self.calm.add(name)
 
     def forget(self, name: str) -> None:
@@ -432,13 +435,14 @@ def _started(track: Track, event: Event) -> None:
     track.pid, track.birth = event["pid"], event["birth"]
     track.outdated = False
     track.ready, track.not_ready_in_time = event["ready"], False
-    track.test_result = ""
+    track.test_result = track.unhealthy = ""
     track.next_start = None
     track.was_ready = track.was_ready or track.ready
 
 
 def _start_failed(track: Track, event: Event) -> None:
     track.attempts += 1
+    track.unhealthy = ""
     track.reason_code = reason_code(event)
     _back_off(track, event)
 
@@ -472,6 +476,11 @@ def _tested(track: Track, event: Event) -> None:
         track.reason_code = ReasonCode.NOT_READY_YET
 
 
+def _unhealthy(track: Track, event: Event) -> None:
+    track.unhealthy = track.reason = event["reason"]
+    track.reason_code = ReasonCode.UNHEALTHY
+
+
 def _exited(track: Track, event: Event) -> None:
     track.ready, track.test_result = False, ""
     track.exit_code, track.ended = event["code"], event["at"]
@@ -485,7 +494,7 @@ def _exited(track: Track, event: Event) -> None:
             _back_off(track, event)
     else:
         track.state = _STATE_AFTER_EXIT.get(event["code"], State.FAILED)
-        if track.reason_code in (ReasonCode.DEADLINE_EXCEEDED, ReasonCode.EVICTED):
+        if track.reason_code in _ALWAYS_FAILURES:
             # A process that exits with 0 when it is stopped has not finished its work.
             track.state = State.FAILED
 
@@ -502,6 +511,10 @@ def _start_after_disruption(track: Track, event: Event) -> None:
     track.was_ready = False
 
 
+# After an exit for one of these reasons, a process has failed whatever its exit code is.
+_ALWAYS_FAILURES = frozenset(
+    {ReasonCode.DEADLINE_EXCEEDED, ReasonCode.EVICTED, ReasonCode.UNHEALTHY}
+)
 # The exit code is None if no process observed the exit.
 _STATE_AFTER_EXIT = {0: State.SUCCEEDED, None: State.UNKNOWN}
 
@@ -534,7 +547,7 @@ def _start_requested(track: Track, event: Event) -> None:
     # The process starts with its new description, even if it waits for other processes.
     track.stopped = track.outdated = False
     track.ready = track.never_ready = track.not_ready_in_time = False
-    track.test_result = ""
+    track.test_result = track.unhealthy = ""
     if not (event.get("unit") and is_counted):
         track.was_ready = False
     if not event.get("unit"):
@@ -654,6 +667,7 @@ _CHANGES: dict[str, Callable[[Any, Event], None]] = {
     "ready": _ready,
     "not-ready": _not_ready,
     "tested": _tested,
+    "unhealthy": _unhealthy,
     "exited": _exited,
     "never": _never,
     "terminating": _terminating,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from symphony.plan.disruption import UNCOUNTED_CODES, lost_rank_text
-from symphony.status import ReasonCode, State
+from symphony.status import UNHEALTHY, ReasonCode, State
 from symphony.support.data_classes import dataclass
 
 RESTART_UNIT, FAIL_UNIT = "restart", "fail"
@@ -135,7 +135,7 @@ def _first_ended(names: Iterable[str], ranks: Mapping[str, Rank]) -> str:
 
 
 def _words(name: str, rank: Rank) -> str:
-    if rank.exit_code is not None:
+    if rank.exit_code is not None and not rank.reason.startswith(UNHEALTHY):
         return f"{name} exited with {rank.exit_code}"
     return f"{name} failed ({rank.reason})" if rank.reason else f"{name} failed"
 

@@ -23,14 +23,15 @@ class ProcessWish(NamedTuple):
 
     ``starts_after`` maps the names of processes to the condition ``started``, ``ready`` or
     ``succeeded``. ``has_test`` is true if a readiness test determines whether the process is ready,
-    and ``ready_timeout`` is the time for it in seconds. ``grace`` is in seconds. ``deadline`` is
-    the time in seconds after the first start at which the process is stopped and has failed, or
-    None. ``gang`` is the unit of which the process is a rank, or None. ``ports`` are the ports that
-    it binds. If ``reserves`` is true, it needs resources that are reserved before each start on
-    request, such as GPUs. ``fingerprint`` differs if the process has to be restarted because its
-    description has changed. ``path`` is the name that messages show. ``place_within`` is the time
-    in seconds within which machines must be found for all ranks of the unit once one was found for
-    the first, or 0.0 for no limit.
+    and ``ready_timeout`` is the time for it in seconds. ``max_failed_tests`` is the number of
+    health tests in a row after whose failure it is stopped and has failed, or None if it has no
+    health test. ``grace`` is in seconds. ``deadline`` is the time in seconds after the first start
+    at which the process is stopped and has failed, or None. ``gang`` is the unit of which the
+    process is a rank, or None. ``ports`` are the ports that it binds. If ``reserves`` is true, it
+    needs resources that are reserved before each start on request, such as GPUs. ``fingerprint``
+    differs if the process has to be restarted because its description has changed. ``path`` is the
+    name that messages show. ``place_within`` is the time in seconds within which machines must be
+    found for all ranks of the unit once one was found for the first, or 0.0 for no limit.
     """
 
     name: str
@@ -39,6 +40,7 @@ class ProcessWish(NamedTuple):
     starts_after: Mapping[str, str] = _NO_CONDITIONS
     has_test: bool = False
     ready_timeout: float = 60.0
+    max_failed_tests: int | None = None
     grace: float = 30.0
     deadline: float | None = None
     gang: str | None = None

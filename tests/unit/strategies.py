@@ -329,6 +329,10 @@ def _join(draw: st.DrawFn, members: dict[str, Any]) -> None:
             bound.append(service)
             if draw(st.booleans()):
                 owner.setdefault("encrypted", []).append(service)
+            if draw(st.booleans()):
+                owner["healthy"] = draw(
+                    st.sampled_from([{"tcp": service, "every": 2}, {"http": [service, "/health"]}])
+                )
             owner["ready"] = draw(
                 st.sampled_from(
                     [

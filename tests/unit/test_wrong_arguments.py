@@ -238,6 +238,8 @@ VALID: dict[str, Callable[[], Any]] = {
     "jobs_only": lambda: False,
     "max_skew": lambda: 1,
     "kernel_memory_m": lambda: 1,
+    "every": lambda: 20,
+    "failures": lambda: 2,
     "final_codes": lambda: 2,
     "key": lambda: "KEY",
     "keys": lambda: "options",
@@ -381,6 +383,7 @@ COMPANIONS = {
     "launch": ["dry_run"],
     "launch_batch": ["dry_run"],
     "ready": ["tcp"],
+    "healthy": ["tcp"],
 }
 # Parameters that exclude others.
 EXCLUSIVE = {

@@ -101,6 +101,8 @@ class _Known:
             self.ready,
             "" if self.ready else self.test_result,
             False,  # testing
+            0,  # failed_tests
+            "",  # health_result
             self.signaled_at,
             self.kill_at,
             self.killed,

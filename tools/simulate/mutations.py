@@ -230,13 +230,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "disruption-is-failure",
         EXECUTIONS,
-        "    if seen.disruption is not None and seen.exit_code != 0:",
-        "    if seen.disruption is None and seen.exit_code is None:",
+        "    if seen.disruption is not None and code != 0 and not track.unhealthy:",
+        "    if seen.disruption is None and code is None:",
     ),
     Mutation(
         "success-is-disruption",
         EXECUTIONS,
-        "    if seen.disruption is not None and seen.exit_code != 0:",
+        "    if seen.disruption is not None and code != 0 and not track.unhealthy:",
         "    if seen.disruption is not None:",
     ),
     Mutation(

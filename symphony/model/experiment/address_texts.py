@@ -35,8 +35,8 @@ def _texts_of(component: Process | ProcessGroup) -> Iterator[tuple[DocumentPath,
         lists["args"] = component.args or []
         lists["cmds"] = component.cmds or []
     yield from _items(base, settings.env, lists)
-    test = (settings.ready or {}).get("command")
-    yield from _command_items((*base, "ready", "command"), test)
+    for key, test in (("ready", settings.ready), ("healthy", settings.healthy)):
+        yield from _command_items((*base, key, "command"), (test or {}).get("command"))
     yield from _command_items((*base, "stop_command"), settings.stop_command)
 
 

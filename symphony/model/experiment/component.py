@@ -10,11 +10,13 @@ from symphony.model.settings import validators
 from symphony.model.settings.own_settings import OwnSettings, check_unchanged
 from symphony.model.settings.setting_types import (
     CONDITIONS,
+    HEALTHY_TESTS,
+    READY_TESTS,
     REMOVED_VOLUME_KINDS,
     RESTART_FIELDS,
     RESTARTING_POLICIES,
     SHARED_MEMORY,
-    one_ready_test,
+    one_test,
 )
 from symphony.model.settings.signatures import SettingMethods
 from symphony.model.settings.table import POD, SETTINGS, Settings
@@ -292,8 +294,38 @@ class Component(SettingMethods):
             _refuse_keywords("ready", [tcp, http, command, log])
             return self.configure(ready=test)
         given = {"tcp": tcp, "http": http, "command": command, "log": log}
-        one_ready_test(given)
+        one_test("ready", READY_TESTS, given)
         return self._set("ready", {**given, "timeout": timeout})
+
+    def healthy(
+        self,
+        test: Mapping[str, Any] | None = None,
+        *,
+        tcp: str | None = None,
+        http: tuple[str, str] | str | None = None,
+        command: validators.Strings | None = None,
+        every: int | str = 10,
+        failures: int = 3,
+        timeout: int | str = 5,
+    ) -> Self:
+        """Set a test that repeats while the process is running.
+
+        Give exactly one test. ``tcp``, ``http`` and ``command`` are the same as in `ready`. The
+        first test begins ``every`` seconds after the process is ready for the first time, or after
+        its start if it has no readiness test, and each further test ``every`` seconds after the
+        end of the previous one. A test that takes longer than ``timeout`` has failed. Both are in
+        whole seconds of at least 1, or have a unit, such as ``"2m"``. After ``failures`` failed
+        tests in a row, the process is stopped like on request, with its stop signal and its grace
+        period. Its exit then counts as a failure, whatever its exit code is, so that its restart
+        policy can start it again. ``test`` is a mapping with the names of all arguments instead.
+        """
+        if test is not None:
+            _refuse_keywords("healthy", [tcp, http, command])
+            return self.configure(healthy=test)
+        given = {"tcp": tcp, "http": http, "command": command}
+        one_test("healthy", HEALTHY_TESTS, given)
+        limits = {"every": every, "failures": failures, "timeout": timeout}
+        return self._set("healthy", {**given, **limits})
 
     def starts_after(
         self,

@@ -20,8 +20,8 @@ def copied(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
-# A readiness test has exactly one kind, code has one directory, and a stop command is one command.
-_NOT_MERGED = frozenset({"ready", "code", "stop_command"})
+# A test has exactly one kind, code has one directory, and a stop command is one command.
+_NOT_MERGED = frozenset({"ready", "healthy", "code", "stop_command"})
 
 
 def merged(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:

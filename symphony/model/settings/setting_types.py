@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from symphony.errors import SpecError, shown
@@ -18,6 +18,7 @@ from symphony.model.settings.value_types import (
     MEMORY,
     NAME,
     NONEMPTY_TEXT,
+    POSITIVE_NUMBER,
     PROGRAM_OR_LINE,
     QUANTITY,
     REGULAR_EXPRESSION,
@@ -49,6 +50,7 @@ from symphony.model.settings.value_types import (
     read_policy_parts,
     read_record,
     whole_match,
+    whole_seconds,
     with_parts,
 )
 from symphony.support.names import check_name
@@ -104,7 +106,7 @@ LIMIT_FIELDS = {
 }
 _ONE_MEMORY: Schema = {"allOf": [not_both("memory", "mem")]}
 
-READY_FIELDS = field_table(
+_SERVER_TESTS = field_table(
     Field(
         name="tcp",
         type=NAME,
@@ -119,30 +121,85 @@ READY_FIELDS = field_table(
         "when the service answers a GET request for the path, by default /, with a status from 200 "
         "to 399",
     ),
-    Field(
-        name="command",
-        type=PROGRAM_OR_LINE,
-        description="a shell line, or a command as a list, that runs in the process's environment "
-        "and directory; the test succeeds when the command exits with 0",
-        subject="ready command",
-    ),
-    Field(
-        name="log",
-        type=REGULAR_EXPRESSION,
-        description="a regular expression; the test succeeds when the expression matches "
-        "part of an output line, without its colours and other control characters",
-    ),
-    Field(
-        name="timeout",
-        type=TIMEOUT,
-        description="the time within which the process must become ready, in seconds or as in '2m'",
-        subject="the timeout of ready",
-        nullable=False,
-    ),
 )
+
+
+def _command_test(setting: str) -> dict[str, Field]:
+    return field_table(
+        Field(
+            name="command",
+            type=PROGRAM_OR_LINE,
+            description="a shell line, or a command as a list, that runs in the process's "
+            "environment and directory; the test succeeds when the command exits with 0",
+            subject=f"{setting} command",
+        ),
+    )
+
+
+_READY_TEST_FIELDS = {
+    **_SERVER_TESTS,
+    **_command_test("ready"),
+    **field_table(
+        Field(
+            name="log",
+            type=REGULAR_EXPRESSION,
+            description="a regular expression; the test succeeds when the expression matches "
+            "part of an output line, without its colours and other control characters",
+        ),
+    ),
+}
+READY_TESTS = tuple(_READY_TEST_FIELDS)
+READY_FIELDS = {
+    **_READY_TEST_FIELDS,
+    **field_table(
+        Field(
+            name="timeout",
+            type=TIMEOUT,
+            description="the time within which the process must become ready, in seconds or as in "
+            "'2m'",
+            subject="the timeout of ready",
+            nullable=False,
+        ),
+    ),
+}
 # The default time within which a process must become ready.
 READY_SECONDS = 60
-READY_TESTS = tuple(name for name in READY_FIELDS if name != "timeout")
+
+_HEALTHY_TEST_FIELDS = {**_SERVER_TESTS, **_command_test("healthy")}
+HEALTHY_TESTS = tuple(_HEALTHY_TEST_FIELDS)
+# The kubelet knows only whole seconds, so all backends do.
+_PERIOD = whole_seconds(least=1)
+HEALTHY_EVERY_SECONDS, HEALTHY_FAILURES, HEALTHY_TIMEOUT_SECONDS = 10, 3, 5
+HEALTHY_FIELDS = {
+    **_HEALTHY_TEST_FIELDS,
+    **field_table(
+        Field(
+            name="every",
+            type=_PERIOD,
+            description="the time between the end of a test and the begin of the next one, in "
+            "whole seconds or as in '2m'; the first test begins after the same time; the default "
+            f"is {HEALTHY_EVERY_SECONDS} s",
+            subject="every of healthy",
+            nullable=False,
+        ),
+        Field(
+            name="failures",
+            type=POSITIVE_NUMBER,
+            description="the number of tests in a row that must fail before the process is "
+            f"stopped; the default is {HEALTHY_FAILURES}",
+            subject="failures of healthy",
+            nullable=False,
+        ),
+        Field(
+            name="timeout",
+            type=_PERIOD,
+            description="the time after which one test has failed, in whole seconds or as in "
+            f"'2m'; the default is {HEALTHY_TIMEOUT_SECONDS} s",
+            subject="the timeout of healthy",
+            nullable=False,
+        ),
+    ),
+}
 
 _USE_NEVER = "use never"
 _RESTART_HINTS = {
@@ -389,19 +446,38 @@ def _volume_schema() -> Schema:
     }
 
 
-def one_ready_test(given: Mapping[str, Any]) -> None:
-    """Raise `SpecError` unless exactly one readiness test is given."""
-    tests = [name for name in READY_TESTS if given.get(name) is not None]
+def one_test(setting: str, kinds: Collection[str], given: Mapping[str, Any]) -> None:
+    """Raise `SpecError` unless exactly one of the ``kinds`` of tests is given for a setting."""
+    tests = [name for name in kinds if given.get(name) is not None]
     if len(tests) != 1:
-        raise SpecError(f"ready takes exactly one of {', '.join(READY_TESTS)}, not {len(tests)}")
+        raise SpecError(f"{setting} takes exactly one of {', '.join(kinds)}, not {len(tests)}")
 
 
 def _ready(value: object, subject: str, errors: ErrorCollector) -> dict[str, Any] | None:
     test = read_record(READY_FIELDS, value, subject, errors)
     if test is None:
         return None
-    one_ready_test(test)
+    one_test("ready", READY_TESTS, test)
     return {**test, "timeout": test.get("timeout", READY_SECONDS)}
+
+
+def _healthy(value: object, subject: str, errors: ErrorCollector) -> dict[str, Any] | None:
+    if isinstance(value, Mapping) and value.get("log") is not None:
+        raise SpecError(
+            "healthy takes no log, because a line in the log does not show whether the process "
+            "still works; use tcp, http or command",
+            path=("log",),
+        )
+    test = read_record(HEALTHY_FIELDS, value, subject, errors)
+    if test is None:
+        return None
+    one_test("healthy", HEALTHY_TESTS, test)
+    return {
+        **test,
+        "every": test.get("every", HEALTHY_EVERY_SECONDS),
+        "failures": test.get("failures", HEALTHY_FAILURES),
+        "timeout": test.get("timeout", HEALTHY_TIMEOUT_SECONDS),
+    }
 
 
 def _job(value: object, subject: str, errors: ErrorCollector) -> dict[str, Any] | None:
@@ -529,6 +605,9 @@ def _start_conditions(value: Any, subject: str, errors: ErrorCollector) -> dict[
 
 READY = with_parts(
     {**object_schema(READY_FIELDS), "oneOf": [has_key(test) for test in READY_TESTS]}, _ready
+)
+HEALTHY = with_parts(
+    {**object_schema(HEALTHY_FIELDS), "oneOf": [has_key(test) for test in HEALTHY_TESTS]}, _healthy
 )
 _TOLERATION_SCHEMA: Schema = {
     **object_schema(TOLERATION_FIELDS),

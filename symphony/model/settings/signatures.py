@@ -44,6 +44,7 @@ class SettingOptions(TypedDict, total=False):
     stop_command: validators.Strings | None
     signal_group: bool | None
     ready: Keywords | None
+    healthy: Keywords | None
     starts_after: str | Component | Sequence[str | Component] | Mapping[str, str] | None
     log_limit: int | str | None
     tty: bool | None

@@ -19,6 +19,8 @@ from symphony.model.settings.code import CODE
 from symphony.model.settings.merging import copied, merged
 from symphony.model.settings.setting_types import (
     ENV_SECRETS,
+    HEALTHY,
+    HEALTHY_FIELDS,
     JOB,
     JOB_FIELDS,
     LIMIT_FIELDS,
@@ -493,6 +495,18 @@ class Settings:
         example="binds: web\nready: {http: [web, /health], timeout: 30}",
         honoured_by=EVERYWHERE,
     )
+    healthy: dict[str, Any] | None = _setting(
+        CONTAINER,
+        "A test that repeats while the process is running. If it fails several times in a row, the "
+        "process is stopped and has failed, so that its restart policy can start it again.",
+        HEALTHY,
+        method="healthy",
+        fields=HEALTHY_FIELDS,
+        unset=None,
+        accepts="Keywords",
+        example="binds: api\nhealthy: {http: [api, /health], every: 10, failures: 3, timeout: 5}",
+        honoured_by=ONLY_SUPERVISED,
+    )
     starts_after: dict[str, str] = _setting(
         POD,
         "Processes or groups that must be ready before the process starts. To set the conditions, "
@@ -771,8 +785,9 @@ class Settings:
     def under(self, inner: Settings) -> Settings:
         """Return a copy of ``inner`` in which these settings are the defaults.
 
-        Mappings other than ``ready`` and ``code`` are merged, and lists other than ``stop_command``
-        are joined without duplicates. Any other value in ``inner`` replaces the default.
+        Mappings other than ``ready``, ``healthy`` and ``code`` are merged, and lists other than
+        ``stop_command`` are joined without duplicates. Any other value in ``inner`` replaces the
+        default.
         """
         return Settings(**merged(self.dump(), inner.dump()))
 

@@ -7,6 +7,7 @@ parameter reference (``${name}``).
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -461,6 +462,9 @@ SHELL_LINE = ValueType(definition("line"), validators.shell_line)
 SHELL_LINES = ValueType(definition("lines"), validators.shell_lines)
 ABSOLUTE_PATH = ValueType(definition("absolute"), validators.absolute_path)
 WHOLE_NUMBER = ValueType(definition("count"), validators.whole_number)
+POSITIVE_NUMBER = ValueType(
+    {**definition("count"), "minimum": 1}, functools.partial(validators.whole_number, least=1)
+)
 _MAX_EXIT_CODE = 255
 
 
@@ -531,6 +535,18 @@ STOP_SIGNAL = ValueType(
 )
 TIMEOUT = ValueType({**DURATION.schema, "default": 60}, parse_positive_duration)
 WHOLE_SECONDS = ValueType(definition("seconds"), parse_exact_seconds)
+
+
+def whole_seconds(*, least: int) -> ValueType:
+    """Return the type of durations in whole seconds that are at least ``least`` seconds long."""
+
+    def parse(value: Any, subject: str) -> int:
+        seconds = parse_exact_seconds(value, subject)
+        if seconds < least:
+            raise SpecError(f"{subject} must be at least {least} s, not {shown(value)}")
+        return seconds
+
+    return ValueType({**WHOLE_SECONDS.schema, "minimum": least}, parse)
 
 
 def choice(words: Iterable[str]) -> ValueType:

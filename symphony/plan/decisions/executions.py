@@ -23,7 +23,7 @@ from symphony.plan.policies import DEADLINE_EXCEEDED, RESTART
 from symphony.plan.restart_policy import Restart, RestartPolicy, decide_restart
 from symphony.plan.state import RESTART_REQUESTED, Track, after
 from symphony.plan.unit_decision import FAIL_UNIT
-from symphony.status import ReasonCode, not_ready_reason
+from symphony.status import ReasonCode, not_ready_reason, unhealthy_reason
 
 # How much later than the timeout the result of a readiness test can arrive.
 TEST_MARGIN_SECONDS = 1.0
@@ -51,6 +51,8 @@ def note_executions(draft: Draft) -> None:
         if current is not None and not current.ready and (seen.running or seen.ready):
             # It can have been ready and exited since the last decision.
             _note_readiness(draft, name, seen)
+        if seen.failed_tests:
+            _note_health(draft, name, seen)
         if not seen.running:
             exits.append((draft.now if seen.since is None else seen.since, name, seen))
     if len(exits) > 1:
@@ -224,6 +226,29 @@ def _note_readiness(draft: Draft, name: str, seen: Seen) -> None:
         draft.record("tested", name, reason=not_ready_reason(result, timeout), result=result)
 
 
+# --- health ---
+
+
+def _note_health(draft: Draft, name: str, seen: Seen) -> None:
+    """Record that a process is unhealthy, if enough of its tests have failed.
+
+    This also applies to a process that has exited since its tests have failed: a platform that
+    tests processes can stop them by itself.
+    """
+    process, track = draft.wish.processes.get(name), draft.state.tracks.get(name)
+    if process is None or track is None or process.max_failed_tests is None:
+        return
+    if seen.failed_tests < process.max_failed_tests or track.unhealthy or track.outdated:
+        return
+    is_stopping = seen.signaled_at is not None or draft.state.is_stopping_all
+    if is_stopping or draft.request_for(name, "stop", "restart", "change") is not None:
+        # Its tests can fail because it is being stopped.
+        return
+    reason = unhealthy_reason(seen.health_result, seen.failed_tests)
+    at = draft.now if seen.running else seen.since
+    draft.record("unhealthy", name, at=at, reason=reason, result=seen.health_result)
+
+
 # --- exits ---
 
 
@@ -265,20 +290,21 @@ def _consequence(draft: Draft, name: str, seen: Seen, at: float) -> dict[str, An
         return {**back_off_details(restart, unit.reason), "reason_code": unit.reason_code}
     if is_overdue:
         return {"reason": DEADLINE_EXCEEDED, "reason_code": ReasonCode.DEADLINE_EXCEEDED}
-    if seen.disruption is not None and seen.exit_code != 0:
+    # An unhealthy process has failed. Its exit code only shows how it reacts to its stop.
+    code = None if track.unhealthy else seen.exit_code
+    if seen.disruption is not None and code != 0 and not track.unhealthy:
         return _disruption_details(process.restart, name, seen.disruption, track)
     restart_of_process = None
     if process.gang is not None:
         track = _with_restarts_of_unit(draft, track, process.gang)
     if not draft.state.restarting:
-        restart_of_process = decide_restart(
-            process.restart, track, seen.exit_code, at, draft.wish.backoff
-        )
+        restart_of_process = decide_restart(process.restart, track, code, at, draft.wish.backoff)
     if restart_of_process is None:
         return _final_details(process.restart, track, seen)
-    exit_code = "unknown" if seen.exit_code is None else str(seen.exit_code)
-    cause = f"exit code {exit_code}"
-    if seen.reason_code is not None:
+    cause = f"exit code {'unknown' if code is None else code}"
+    if track.unhealthy:
+        cause = track.unhealthy
+    elif seen.reason_code is not None:
         cause = seen.reason or cause
     return back_off_details(restart_of_process, cause)
 
@@ -321,13 +347,15 @@ def _disruption_details(
 
 def _final_details(policy: RestartPolicy, track: Track, seen: Seen) -> dict[str, Any]:
     """Return the details of the exit of a process that its restart policy does not restart."""
-    reason_code, reason = seen.reason_code, seen.reason
-    if reason_code is None:
-        reason_code, reason = _explain_exit(seen.exit_code, seen.reason)
-    if policy.applies_to(seen.exit_code) and policy.is_used_up(track.retries):
+    code, reason_code, reason = seen.exit_code, seen.reason_code, seen.reason
+    if track.unhealthy:
+        code, reason_code, reason = None, ReasonCode.UNHEALTHY, track.unhealthy
+    elif reason_code is None:
+        reason_code, reason = _explain_exit(code, seen.reason)
+    if policy.applies_to(code) and policy.is_used_up(track.retries):
         reason = _with_used_restarts(reason, policy)
-    elif seen.exit_code in policy.final_codes:
-        text = f"not restarted, because exit code {seen.exit_code} is final"
+    elif code in policy.final_codes:
+        text = f"not restarted, because exit code {code} is final"
         reason = f"{reason}; {text}" if reason else text
     return {"reason": reason, "reason_code": reason_code}
 

@@ -72,6 +72,8 @@ def _own_cause(draft: Draft, name: str, seen: Seen) -> str:
         decision = draft.decide_unit(process.gang)
         if decision is not None:
             return decision.reason
+    if track.unhealthy and track.pid is not None:
+        return track.unhealthy
     if process.deadline is not None and track.first_started is not None and track.pid is not None:
         # A late report can show a process as running whose exit is recorded, which has no pid.
         is_overdue = draft.now >= track.first_started + process.deadline

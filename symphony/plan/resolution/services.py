@@ -85,7 +85,7 @@ def check_services(experiment: Experiment) -> Iterator[Finding]:
     yield from _services_with_two_servers(experiment)
     yield from _services_that_are_not_bound(experiment)
     for process in experiment.list_all_processes():
-        yield from _readiness_of_a_foreign_service(process)
+        yield from _tests_of_foreign_services(process)
     for component in experiment.list_components():
         yield from _encryption_of_a_foreign_service(component)
         yield from _replication_of_a_foreign_service(component)
@@ -142,20 +142,26 @@ def _services_that_are_not_bound(experiment: Experiment) -> Iterator[Finding]:
             yield finding_of(component, "unbound-service", problem, hint, below=("connects", index))
 
 
-def _readiness_of_a_foreign_service(process: Process) -> Iterator[Finding]:
-    """Yield an error if a readiness test uses a service that the process does not serve.
+def _tests_of_foreign_services(process: Process) -> Iterator[Finding]:
+    """Yield the errors about the tests of a process, see `_test_of_a_foreign_service`."""
+    for setting in ("ready", "healthy"):
+        yield from _test_of_a_foreign_service(process, setting)
+
+
+def _test_of_a_foreign_service(process: Process, setting: str) -> Iterator[Finding]:
+    """Yield an error if ``ready`` or ``healthy`` tests a service that the process does not serve.
 
     The test and the service can be set on the process or on its group.
     """
     group = process.group
     holder: Process | ProcessGroup = process
-    if process.settings.ready is None and group is not None:
+    if getattr(process.settings, setting) is None and group is not None:
         holder = group
-    ready = holder.settings.ready or {}
-    if "tcp" in ready:
-        key, service = "tcp", ready["tcp"]
-    elif "http" in ready:
-        key, service = "http", ready["http"][0]
+    test = getattr(holder.settings, setting) or {}
+    if "tcp" in test:
+        key, service = "tcp", test["tcp"]
+    elif "http" in test:
+        key, service = "http", test["http"][0]
     else:
         return
     served = served_services(process)
@@ -164,11 +170,12 @@ def _readiness_of_a_foreign_service(process: Process) -> Iterator[Finding]:
     if service not in served:
         yield finding_of(
             process,
-            "ready",
-            f"ready.{key} names service {service!r}, which the process neither binds nor exposes",
+            setting,
+            f"{setting}.{key} names service {service!r}, which the process neither binds nor "
+            "exposes",
             suggestion(service, served)
             or f"bind {service!r}, or name a service that the process binds",
-            path=(*holder.document_path, "ready"),
+            path=(*holder.document_path, setting),
         )
 
 

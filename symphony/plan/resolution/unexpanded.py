@@ -122,8 +122,9 @@ def _is_expanded(component: Process | ProcessGroup | None, path: DocumentPath) -
     if component is None or not isinstance(index, int):
         return False
     words: Sequence[str]
-    if key == "command" and path[-3] == "ready":
-        words = (component.settings.ready or {}).get("command", [])
+    if key == "command" and path[-3] in ("ready", "healthy"):
+        test = getattr(component.settings, path[-3])
+        words = (test or {}).get("command", [])
     elif key == "stop_command":
         words = component.settings.stop_command or []
     elif isinstance(component, Process):

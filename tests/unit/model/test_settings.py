@@ -139,6 +139,19 @@ VALUES: list[tuple[str, list[Call], Any]] = [
     ("ready", [lambda c: c.ready(command="a | b")], {"command": "a | b", "timeout": 60}),
     ("ready", [lambda c: c.ready(log="^up$", timeout=5)], {"log": "^up$", "timeout": 5}),
     (
+        "healthy",
+        [lambda c: c.healthy(http="a/h")],
+        {"http": ["a", "/h"], "every": 10, "failures": 3, "timeout": 5},
+    ),
+    (
+        "healthy",
+        [
+            lambda c: c.healthy(tcp="a", every="1m"),
+            lambda c: c.healthy(command=["a", 1], every="1m", failures=1, timeout=2),
+        ],
+        {"command": ["a", "1"], "every": 60, "failures": 1, "timeout": 2},
+    ),
+    (
         "starts_after",
         [lambda c: c.starts_after("a"), lambda c: c.starts_after("b", "succeeded")],
         {"a": "ready", "b": "succeeded"},
@@ -424,6 +437,15 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.ready(log="("), "log is not a regular expression: '('"),
     (lambda c: c.ready(log="[[:digit:]]"), "possible nested set at position 1; write"),
     (lambda c: c.starts_after("Bad"), "process name 'Bad' is not valid"),
+    (lambda c: c.healthy(), "healthy takes exactly one of tcp, http, command, not 0"),
+    (lambda c: c.healthy(tcp="a", command="b"), "tcp, http, command, not 2"),
+    (lambda c: c.healthy({"log": "up"}), "healthy takes no log, because a line in the log does"),
+    (lambda c: c.healthy(tcp="a", every=0), "every of healthy must be at least 1 s, not 0"),
+    (lambda c: c.healthy(tcp="a", every=1.5), "every of healthy must be a whole number of seconds"),
+    (lambda c: c.healthy(tcp="a", timeout="500ms"), "the timeout of healthy must be"),
+    (lambda c: c.healthy(tcp="a", failures=0), "failures of healthy must be at least 1, not 0"),
+    (lambda c: c.healthy(tcp="a", failures=None), "failures of healthy must be a whole number"),
+    (lambda c: c.healthy(command=[]), "healthy command is empty; give a program"),
     (lambda c: c.starts_after("a", "done"), "must be one of ready, started, succeeded, not 'done'"),
     (lambda c: c.mount_nfs("s", "p", "/m"), "the NFS path must be an absolute path, not 'p'"),
     (lambda c: c.mount_nfs(None, "/p", "/m"), "a volume of kind nfs needs server"),
@@ -506,14 +528,20 @@ CONTAINER_LEVEL = [
 ]
 
 
+# The tests of a process need a service that it serves.
+OWN_SERVICE_CALLS: dict[str, Call] = {
+    "ready": lambda c: c.ready(tcp="own"),
+    "healthy": lambda c: c.healthy(tcp="own"),
+}
+
+
 @pytest.mark.parametrize("key", CONTAINER_LEVEL)
 def test_a_container_setting_of_a_group_applies_to_all_members(key: str) -> None:
     experiment = Experiment("e", secrets=["token"])
     experiment.new_process("server", command="c").binds(["a", "b"])
     group = experiment.new_process_group("g").binds("own")
     group.new_process("before", command="c")
-    call: Call = (lambda c: c.ready(tcp="own")) if key == "ready" else CALLS[key]
-    call(group)
+    OWN_SERVICE_CALLS.get(key, CALLS[key])(group)
     group.new_process("after", command="c")
     value = group.settings.dump()[key]
     assert settings_of(experiment, "before")[key] == value

@@ -22,7 +22,9 @@ DEBUG_VARIABLE = "SYMPHONY_UNDER_DEBUGGER"
 _READY_TIMEOUT_SECONDS = 7 * 24 * 3600
 _PROGRAM_KEYS = ("command", "args", "cmds")
 # The settings that differ while a process is under a debugger.
-_CHANGED_KEYS = (*_PROGRAM_KEYS, "ready", "tty")
+# A process does not answer while it is stopped at a breakpoint.
+_ANY_FAILURES = 10**9
+_CHANGED_KEYS = (*_PROGRAM_KEYS, "ready", "healthy", "tty")
 
 
 def described_experiment(record: Mapping[str, Any]) -> Experiment:
@@ -79,8 +81,8 @@ def under_debugger(
 
     ``module`` contains the name of the debugger's module and its arguments. ``session`` identifies
     the change; see `debug_sessions`. With ``tty``, the process has a terminal. The process has any
-    time to become ready, and counts as ready if its test searches its log. Raises SpecError if it
-    does not run a Python program.
+    time to become ready, and counts as ready if its test searches its log. No number of failed
+    health tests stops it. Raises SpecError if it does not run a Python program.
     """
     command = python_command(experiment, process)
     definition = experiment.dump_dict()
@@ -99,11 +101,22 @@ def under_debugger(
     # On some backends, a change waits for the log, which can depend on the user.
     if ready and "log" not in ready:
         description["ready"] = {**ready, "timeout": _READY_TIMEOUT_SECONDS}
+    healthy = _health_test(experiment, process)
+    if healthy is not None:
+        description["healthy"] = {**healthy, "failures": _ANY_FAILURES}
     if tty:
         description["tty"] = True
     marker = json.dumps({"session": session, "before": before})
     description["env"] = {**description.get("env", {}), DEBUG_VARIABLE: marker}
     return _with_definition(experiment, definition)
+
+
+def _health_test(experiment: Experiment, process: str) -> dict[str, Any] | None:
+    """Return the health test of a process, which can be that of its group, or None."""
+    found = next(item for item in experiment.list_all_processes() if item.name == process)
+    if found.settings.healthy is None and found.group is not None:
+        return found.group.settings.healthy
+    return found.settings.healthy
 
 
 def debug_sessions(definition: Mapping[str, Any]) -> dict[str, str]:

@@ -494,7 +494,8 @@ def _exited(track: Track, event: Event) -> None:
             _back_off(track, event)
     else:
         track.state = _STATE_AFTER_EXIT.get(event["code"], State.FAILED)
-        if track.reason_code in _ALWAYS_FAILURES:
+        is_unhealthy = track.unhealthy != "" and not track.stopped
+        if is_unhealthy or track.reason_code in (ReasonCode.DEADLINE_EXCEEDED, ReasonCode.EVICTED):
             # A process that exits with 0 when it is stopped has not finished its work.
             track.state = State.FAILED
 
@@ -511,10 +512,6 @@ def _start_after_disruption(track: Track, event: Event) -> None:
     track.was_ready = False
 
 
-# After an exit for one of these reasons, a process has failed whatever its exit code is.
-_ALWAYS_FAILURES = frozenset(
-    {ReasonCode.DEADLINE_EXCEEDED, ReasonCode.EVICTED, ReasonCode.UNHEALTHY}
-)
 # The exit code is None if no process observed the exit.
 _STATE_AFTER_EXIT = {0: State.SUCCEEDED, None: State.UNKNOWN}
 

@@ -92,6 +92,7 @@ def _process(spec: Mapping[str, Any], ports: Mapping[int, str]) -> ProcessSnapsh
             },
             "starts_after": spec["starts_after"],
             "ready": _ready(spec, ports),
+            "healthy": _test(spec.get("healthy"), ports),
             "restart_policy": spec.get("restart", "Never"),
             "termination_grace_period": spec["grace"],
             "stop_command": list(spec.get("stop_command", ())),
@@ -110,17 +111,22 @@ def _process(spec: Mapping[str, Any], ports: Mapping[int, str]) -> ProcessSnapsh
 
 
 def _ready(spec: Mapping[str, Any], ports: Mapping[int, str]) -> dict[str, Any] | None:
-    """Return the readiness test of a process, with the names of services instead of addresses."""
-    if not spec["ready"]:
+    test = _test(spec["ready"], ports)
+    return None if test is None else {**test, "timeout": spec["ready_timeout"]}
+
+
+def _test(test: Mapping[str, Any] | None, ports: Mapping[int, str]) -> dict[str, Any] | None:
+    """Return a test of a process, with the names of services instead of addresses."""
+    if not test:
         return None
-    test: dict[str, Any] = {}
-    for kind, value in spec["ready"].items():
+    named: dict[str, Any] = {}
+    for kind, value in test.items():
         if kind in ("tcp", "http"):
             _, port, *path = value
-            test[kind] = [ports.get(port, port), *path]
+            named[kind] = [ports.get(port, port), *path]
         else:
-            test[kind] = list(value) if isinstance(value, tuple) else value
-    return {**test, "timeout": spec["ready_timeout"]}
+            named[kind] = list(value) if isinstance(value, tuple) else value
+    return named
 
 
 def secret_digests(names: Iterable[str], find: Callable[[str], Path]) -> dict[str, str]:

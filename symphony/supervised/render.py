@@ -160,6 +160,7 @@ def _preview(spec: ProcessSpec, configs: Mapping[str, str]) -> dict[str, Any]:
         "configs": dict(configs),
         "starts_after": spec.starts_after,
         "ready": ready,
+        "healthy": spec.healthy,
         "restart_policy": None if spec.restart == RestartPolicy() else spec.restart.value(),
         "termination_grace_period": None if has_default_grace else spec.grace,
         **_changed_settings(spec),
@@ -292,6 +293,7 @@ def _process_spec(
         deadline=_deadline_seconds(process.pod),
         ready=_resolved_test(ready, process, shell) or None,
         ready_timeout=ready_timeout,
+        healthy=_health_test(process, shell),
         starts_after=process.starts_after,
         releases=tuple(endpoint.port for endpoint in process.serves),
         connects=tuple(process.settings.connects),
@@ -379,8 +381,16 @@ def _runs_entry_point(process: PlannedProcess) -> bool:
     return runs_entry_point(process.args, has_command=has_command)
 
 
+def _health_test(process: PlannedProcess, shell: str) -> dict[str, Any] | None:
+    test = process.settings.healthy
+    if test is None:
+        return None
+    limits = {key: test[key] for key in ("every", "failures", "timeout")}
+    return {**_resolved_test(test, process, shell), **limits}
+
+
 def _resolved_test(test: Mapping[str, Any], process: PlannedProcess, shell: str) -> dict[str, Any]:
-    """Return the readiness test with an address for each service, and a shell for a shell line."""
+    """Return a test of a process with an address for each service, and a shell for a shell line."""
     if "tcp" in test:
         endpoint = process.endpoint(test["tcp"])
         return {"tcp": [endpoint.host, endpoint.port]}

@@ -710,6 +710,25 @@ class BackendContract:
         assert status.processes[1].test_result.endswith(": starting up")
         assert status.processes[1].reason.startswith("not ready yet: ")
 
+    def test_a_process_that_stops_answering_is_restarted_as_after_a_failure(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
+        self.can("policies")
+        process = self.add(experiment, "server", programs.ANSWERS_FOR_A_WHILE)
+        process.binds("echo").ready(tcp="echo", timeout=self.timeout)
+        process.healthy(tcp="echo", every=1, failures=2, timeout=1)
+        process.restart_policy("OnFailure", max_restarts=1, backoff=0.05)
+        status = self.finish(cluster, experiment)
+        server = status.processes[0]
+        # It has exited with 0 because of the signal, which is no success.
+        assert (server.state, server.exit_code, server.restarts) == (State.FAILED, 0, 1)
+        assert server.reason_code is ReasonCode.UNHEALTHY
+        assert server.reason.startswith("unhealthy: ")
+        assert status.exit_code == 1
+        assert cluster.get_log("contract", "server") == "up\nup\n"
+        kinds = [event.kind for event in cluster.iter_events("contract", ["server"])]
+        assert EventKind.UNHEALTHY in kinds
+
     def test_a_process_whose_start_condition_cannot_be_met_has_failed(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:

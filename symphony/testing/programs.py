@@ -55,6 +55,27 @@ connection.sendall(b"hello")
 print(connection.recv(100).decode(), flush=True)
 """
 
+# Accepts connections for two seconds after the first one, and then refuses them. SIGTERM ends it
+# with exit code 0.
+ANSWERS_FOR_A_WHILE = """
+import os, signal, socket, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+address = os.environ["SYMPH_ECHO_BIND_HOST"], int(os.environ["SYMPH_ECHO_PORT"])
+server = socket.create_server(address)
+print("up", flush=True)
+server.accept()[0].close()
+server.settimeout(0.1)
+end = time.monotonic() + 2
+while time.monotonic() < end:
+    try:
+        server.accept()[0].close()
+    except OSError:
+        pass
+server.close()
+while True:
+    signal.pause()
+"""
+
 # Answers each client with its own name.
 REPLICA = """
 import os, socket

@@ -16,10 +16,15 @@ from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.note import NoteWriter
 from symphony.supervised.resources.leases import CLOSED_CONNECTIONS
 from symphony.supervised.supervisor.event_loop import EventLoop
-from symphony.supervised.supervisor.execution.probes import Probe, make_probe
-from symphony.supervised.supervisor.execution.readiness import NOT_FINISHED
+from symphony.supervised.supervisor.execution.probe_thread import NOT_FINISHED
+from symphony.supervised.supervisor.execution.probes import (
+    COMMAND_TIMEOUT_SECONDS,
+    Probe,
+    ProbeNotRun,
+    make_probe,
+)
 from symphony.supervised.supervisor.process_host import port_of
-from symphony_slurm.job.agents import Agent, Agents, ReadinessTest, StopInProgress
+from symphony_slurm.job.agents import Agent, Agents, ProcessTest, StopInProgress
 
 if TYPE_CHECKING:
     from symphony.line_search import SearchProcess
@@ -268,33 +273,42 @@ class RemoteHost:
         log_start: int,
         env: Mapping[str, str],
         search_process: SearchProcess | None,
+        *,
+        setting: str,
     ) -> Probe:
-        """Return the readiness probe of a process.
+        """Return the probe for the setting of a process.
 
         The command of a test runs on the node of the process, and the agent checks whether the
         process itself serves a port.
         """
         del process
-        if "command" in (spec.ready or {}):
-            return Probe(lambda timeout: self._run_test(spec.name, timeout))
+        kinds = getattr(spec, setting) or {}
+
+        def test_on_node(timeout: float) -> str:
+            return self._run_test(spec.name, timeout, setting)
+
+        if "command" in kinds:
+            return Probe(test_on_node, usual_timeout=COMMAND_TIMEOUT_SECONDS)
 
         def test(timeout: float) -> str:
-            return probe.test(timeout) or self._run_test(spec.name, timeout)
+            deadline = time.monotonic() + timeout
+            result = probe.test(timeout)
+            return result or test_on_node(max(0.0, deadline - time.monotonic()))
 
-        probe = make_probe(spec, log, log_start, env, search_process)
-        if "log" in (spec.ready or {}):
+        probe = make_probe(spec, log, log_start, env, search_process, setting=setting)
+        if "log" in kinds:
             return probe
-        return Probe(test, probe.hint, probe.close)
+        return Probe(test, probe.hint, probe.close, probe.usual_timeout)
 
-    def _run_test(self, name: str, timeout: float) -> str:
-        """Let the agent test whether a process is ready, and return the result.
+    def _run_test(self, name: str, timeout: float, setting: str) -> str:
+        """Let the agent run the test of a process, and return the result.
 
-        The caller is a thread of its own.
+        The caller is a thread of its own. Raises `ProbeNotRun` if the agent does not answer.
         """
         loop = self._loop
         if loop is None:
-            return NOT_FINISHED
-        test = ReadinessTest(threading.Event())
+            raise ProbeNotRun(NOT_FINISHED)
+        test = ProcessTest(threading.Event())
         number = next(self._test_numbers)
 
         def order() -> None:
@@ -302,10 +316,12 @@ class RemoteHost:
             # Without an agent, the test has no result in time, and is repeated.
             if agent.channel.is_open:
                 self._agents.tests[number] = test
-                agent.order("test", name=name, test=number, timeout=timeout)
+                agent.order("test", name=name, test=number, timeout=timeout, setting=setting)
 
         loop.post(order)
         test.done.wait(timeout + 1.0)
+        if test.result is None:
+            raise ProbeNotRun(NOT_FINISHED)
         return test.result
 
 

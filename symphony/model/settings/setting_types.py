@@ -178,7 +178,7 @@ HEALTHY_FIELDS = {
             type=_PERIOD,
             description="the time between the end of a test and the begin of the next one, in "
             "whole seconds or as in '2m'; the first test begins after the same time; the default "
-            f"is {HEALTHY_EVERY_SECONDS} s",
+            f"is {HEALTHY_EVERY_SECONDS}",
             subject="every of healthy",
             nullable=False,
         ),
@@ -194,7 +194,7 @@ HEALTHY_FIELDS = {
             name="timeout",
             type=_PERIOD,
             description="the time after which one test has failed, in whole seconds or as in "
-            f"'2m'; the default is {HEALTHY_TIMEOUT_SECONDS} s",
+            f"'2m'; the default is {HEALTHY_TIMEOUT_SECONDS}",
             subject="the timeout of healthy",
             nullable=False,
         ),

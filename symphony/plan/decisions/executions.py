@@ -240,7 +240,8 @@ def _note_health(draft: Draft, name: str, seen: Seen) -> None:
         return
     if seen.failed_tests < process.max_failed_tests or track.unhealthy or track.outdated:
         return
-    is_stopping = seen.signaled_at is not None or draft.state.is_stopping_all
+    is_stopping = seen.signaled_at is not None or seen.disruption is not None
+    is_stopping = is_stopping or draft.state.is_stopping_all
     if is_stopping or draft.request_for(name, "stop", "restart", "change") is not None:
         # Its tests can fail because it is being stopped.
         return

@@ -65,6 +65,8 @@ class ProcessSpec:
       its holds on these ports, if any, when the process starts.
     * ``ready`` is the readiness test with resolved addresses, for example ``{"tcp": [host,
       port]}``. None means that the process is ready as soon as it is running.
+    * ``healthy`` is the health test in the same form, with its ``every``, ``failures`` and
+      ``timeout``, or None if there is none.
     * ``ready_timeout`` and ``grace`` are in seconds, and ``log_limit`` is in bytes.
     * ``stop_signal`` is the name of the signal that stops the process, without SIG. If
       ``stop_command`` is not empty, this command stops it instead. With ``signal_group``, the whole
@@ -94,6 +96,7 @@ class ProcessSpec:
     deadline: float | None = None
     ready: dict[str, Any] | None = None
     ready_timeout: float = 60.0
+    healthy: dict[str, Any] | None = None
     starts_after: dict[str, str] = field(default_factory=dict)
     releases: tuple[int, ...] = ()
     connects: tuple[str, ...] = ()

@@ -66,6 +66,7 @@ _EVENT_TEXTS: dict[str, Callable[[Event], str]] = {
     "start-failed": lambda event: _with_reason("not started", event),
     "ready": lambda _: "ready",
     "not-ready": lambda event: str(event["reason"]),
+    "unhealthy": lambda event: str(event["reason"]),
     "exited": _exited_text,
     "never": lambda event: _with_reason("will not start", event),
     "terminating": _terminating_text,

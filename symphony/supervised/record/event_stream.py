@@ -191,6 +191,7 @@ _INTERNAL_EVENTS = ("requested", "request-done", "tested")
 _REASON_CODES = {
     EventKind.WAITING: ReasonCode.WAITING,
     EventKind.NOT_READY: ReasonCode.NOT_READY,
+    EventKind.UNHEALTHY: ReasonCode.UNHEALTHY,
     EventKind.STOPPING: ReasonCode.STOPPING,
 }
 
@@ -243,6 +244,7 @@ _PROCESS_WORDS: dict[str, Callable[[Event, Track], _Words]] = {
     ),
     "ready": _ready,
     "not-ready": lambda event, _: (EventKind.NOT_READY, event["reason"]),
+    "unhealthy": lambda event, _: (EventKind.UNHEALTHY, event["reason"]),
     "exited": _exited,
     "never": _never,
     "terminating": _terminating,

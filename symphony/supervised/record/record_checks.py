@@ -126,6 +126,17 @@ def _has_optional(value: Any, checks: Mapping[str, Check]) -> bool:
     return all(checks[key](item) for key, item in value.items())
 
 
+_HEALTH_LIMITS: Mapping[str, Check] = {
+    "every": _is_number,
+    "failures": _is_integer,
+    "timeout": _is_number,
+}
+
+
+def _is_health_test_or_none(value: Any) -> bool:
+    return value is None or not _first_error(value, _HEALTH_LIMITS)
+
+
 _RESTART: Mapping[str, Check] = {
     "policy": _is_text,
     "max_restarts": _is_integer_or_none,
@@ -177,6 +188,7 @@ _PROCESS: Mapping[str, Check] = {
 # The manifests of earlier versions do not contain these values.
 _PROCESS_OPTIONS: Mapping[str, Check] = {
     "stop_command": _is_text_list,
+    "healthy": _is_health_test_or_none,
     **PASSED_SETTING_CHECKS,
 }
 
@@ -219,6 +231,7 @@ _TRACK: Mapping[str, Check] = {
     "never_ready": _is_flag,
     "not_ready_in_time": _is_flag,
     "test_result": _is_text,
+    "unhealthy": _is_text,
     "exit_code": _is_integer_or_none,
     "reason": _is_text,
     "restarts": _is_integer,
@@ -256,6 +269,7 @@ _EVENTS: Mapping[str, Mapping[str, Check]] = {
     "ready": {"process": _is_text},
     "not-ready": {"process": _is_text, "reason": _is_text},
     "tested": {"process": _is_text, "reason": _is_text, "result": _is_text},
+    "unhealthy": {"process": _is_text, "reason": _is_text},
     "exited": {"process": _is_text, "code": _is_integer_or_none},
     "start-failed": {"process": _is_text, "reason": _is_text, "restarts_in": _is_number},
     "never": {"process": _is_text, "reason": _is_text},
@@ -295,7 +309,7 @@ def manifest_error(data: Any) -> str:
             return f"processes[{index}]: {error}"
         options = {key: process[key] for key in _PROCESS_OPTIONS if key in process}
         if not _has_optional(options, _PROCESS_OPTIONS):
-            return f"processes[{index}]: how it is stopped is not valid"
+            return f"processes[{index}]: how it is stopped or tested is not valid"
         restart = process.get("restart", "Never")
         if not isinstance(restart, str) and not _has_optional(restart, _RESTART):
             return f"processes[{index}]: 'restart' is not valid"

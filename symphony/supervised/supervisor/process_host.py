@@ -197,8 +197,10 @@ class ProcessHost(Protocol):
         log_start: int,
         env: Mapping[str, str],
         search_process: SearchProcess | None,
+        *,
+        setting: str,
     ) -> Probe:
-        """Return the readiness probe of ``process``; see `probes.make_probe`."""
+        """Return the probe for the setting of a process; see `probes.make_probe`."""
 
 
 class ThisHost:
@@ -409,10 +411,12 @@ class ThisHost:
         log_start: int,
         env: Mapping[str, str],
         search_process: SearchProcess | None,
+        *,
+        setting: str,
     ) -> Probe:
-        """Return the readiness probe of a process; see `ProcessHost`."""
+        """Return the probe for the setting of a process; see `ProcessHost`."""
         find = functools.partial(self.find_other_server, spec.name, process)
-        return make_probe(spec, log, log_start, env, search_process, find)
+        return make_probe(spec, log, log_start, env, search_process, find, setting=setting)
 
     def find_other_server(self, name: str, process: ProcessId, host: str, port: int) -> str:
         """Return which other program serves a port of a process; see `port_owner.other_server`."""

@@ -68,6 +68,7 @@ def process_wish(spec: ProcessSpec, *, reserves: bool = False) -> ProcessWish:
         starts_after=spec.starts_after,
         has_test=spec.ready is not None,
         ready_timeout=spec.ready_timeout,
+        max_failed_tests=None if spec.healthy is None else spec.healthy["failures"],
         grace=spec.grace,
         deadline=spec.deadline,
         gang=spec.unit,

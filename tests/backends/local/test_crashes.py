@@ -394,6 +394,21 @@ def test_simultaneous_commands_start_one_new_supervisor(cluster, experiment):
     eventually(lambda: not (cluster._root / "exp" / "launcher.json").exists())
 
 
+def test_new_supervisor_tests_the_health_of_the_processes_that_it_takes_over(
+    cluster, experiment, tmp_path
+):
+    hangs = tmp_path / "hangs"
+    process = python(experiment, "p", FOREVER).ready(log="up").restart_policy("OnFailure")
+    process.healthy(command=["test", "!", "-e", str(hangs)], every=1, failures=2)
+    cluster.launch(experiment)
+    (before,) = cluster.wait("exp", until="ready", timeout=20)
+    kill_supervision(cluster)
+    hangs.touch()
+    until(cluster, "exp", lambda status: status.processes[0].pid not in (None, before.pid))
+    texts = [event.text for event in cluster.iter_events("exp", ["p"])]
+    assert "unhealthy: exit code 1, 2 tests in a row" in texts
+
+
 def test_new_supervisor_continues_delays_deadlines_and_tests(state):
     backoff = Backoff(first=1.5)
     cluster = Cluster.new("local", state_dir=str(state), backoff=backoff)

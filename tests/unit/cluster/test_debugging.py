@@ -63,7 +63,7 @@ def test_the_rest_of_a_shell_line_is_kept() -> None:
 
 def test_a_description_is_the_same_after_the_debugger() -> None:
     experiment = Experiment("rl", env={"A": "1"})
-    group = experiment.new_process_group("agents")
+    group = experiment.new_process_group("agents").healthy(command="test -e agents", every=7)
     process = group.new_process("agent", command=["python3"], args=["main.py", "--rate=1"])
     process.set_env("B", '{"c": 1}')
     experiment.new_process("server", cmds=["cd src", "python3 main.py"]).binds("web").ready(
@@ -77,6 +77,8 @@ def test_a_description_is_the_same_after_the_debugger() -> None:
     agent, server = described["agents"]["processes"]["agent"], described["server"]
     assert agent["command"] == ["python3", "-m", "pdb", "main.py", "--rate=1"]
     assert agent["tty"] is True
+    # A process at a breakpoint does not answer, and is not stopped because of this.
+    assert (agent["healthy"]["every"], agent["healthy"]["failures"]) == (7, 10**9)
     assert server["cmds"] == ["cd src", "python3 -m pdb main.py"]
     assert server["ready"]["timeout"] > 24 * 3600
     stored = json.loads(json.dumps(changed.dump_dict()))

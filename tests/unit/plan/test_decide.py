@@ -379,6 +379,131 @@ def test_restarts_and_their_delays() -> None:
     ]
 
 
+# --- health ---
+
+REFUSED = "unhealthy: connection refused, 3 tests in a row"
+
+
+def fails(story: Story, name: str, tests: int = 3) -> Story:
+    return story.see(name, failed_tests=tests, health_result="connection refused")
+
+
+def test_unhealthy_process_is_stopped_and_started_again_whatever_its_exit_code_is() -> None:
+    for code in (0, 2, None):
+        policy = RestartPolicy(policy="OnFailure", final_codes=(2,), max_restarts=1)
+        story = Story(process("a", restart=policy, max_failed_tests=3, grace=5.0), process("b"))
+        story.lines()
+        assert fails(story.at(1), "a", 2).lines() == []
+        assert fails(story.at(2), "a").lines() == [
+            f"unhealthy a reason={REFUSED}",
+            f"> stop a: {REFUSED}",
+        ]
+        assert story.wake_at == 7
+        track = story.state.tracks["a"]
+        assert (track.reason, track.reason_code) == (REFUSED, ReasonCode.UNHEALTHY)
+        assert fails(story.at(3), "a", 4).lines() == []
+        words = f" code={code}" if code else ""
+        assert story.at(4).exits("a", code).lines() == [
+            f"exited a{words} reason=restarts now ({REFUSED})",
+            "> stop the remains of a: before it starts again",
+            f"> start a (again: {REFUSED})",
+            "started a",
+        ]
+        assert story.state.tracks["a"].retries == 1
+        # The new execution has its own tests, and no restart is left.
+        story.at(5).lines()
+        fails(story.at(6), "a").lines()
+        limit = "not restarted again, because the limit is 1"
+        assert story.at(7).exits("a", code).lines() == [
+            f"exited a{words} reason={REFUSED}; {limit}"
+        ]
+        track = story.state.tracks["a"]
+        assert (track.state, track.reason_code) == (State.FAILED, ReasonCode.UNHEALTHY)
+
+
+def test_unhealthy_process_without_restarts_has_failed_and_stops_the_experiment() -> None:
+    story = Story(
+        process("a", max_failed_tests=1), process("b"), policies=Policies(on_failure="stop")
+    )
+    story.lines()
+    reason = "unhealthy: connection refused"
+    fails(story.at(1), "a", 1).lines()
+    assert story.at(2).exits("a", 0).lines()[:2] == [
+        f"exited a reason={reason}",
+        f"ending action=stop reason=the experiment failed: a failed (exit code 0, {reason})",
+    ]
+    assert story.state.tracks["a"].state is State.FAILED
+
+
+def test_unhealthy_process_that_ignores_the_signal_is_killed() -> None:
+    story = Story(process("a", max_failed_tests=3, grace=5.0), process("b"))
+    story.lines()
+    fails(story.at(1), "a").lines()
+    assert story.at(6).lines() == [f"> kill a: {REFUSED}"]
+
+
+def test_failed_tests_of_a_process_that_is_being_stopped_are_no_news() -> None:
+    story = Story(process("a", max_failed_tests=3, restart=ALWAYS), process("b"))
+    story.ignored = (Answer,)
+    story.lines()
+    story.at(1).request("stop", "a").lines()
+    assert fails(story.at(2), "a").lines() == []
+    assert story.at(3).exits("a", 143).lines()[0] == "exited a code=143 stopped=True reason=stopped"
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("stop", "exited a code=143 stopped=True reason=stopped"),
+        ("restart", "exited a code=143 reason=restarts now (restart requested)"),
+    ],
+)
+def test_request_wins_over_an_unhealthy_process(kind: str, line: str) -> None:
+    story = Story(process("a", max_failed_tests=3), process("b"))
+    story.lines()
+    fails(story.at(1), "a").lines()
+    story.at(2).request(kind, "a").lines()
+    assert story.at(3).exits("a", 143).lines()[0] == line
+    assert story.state.tracks["a"].reason_code is not ReasonCode.UNHEALTHY
+
+
+def test_new_supervisor_continues_to_stop_an_unhealthy_process() -> None:
+    story = Story(process("a", max_failed_tests=3), process("b"))
+    story.lines()
+    story.ignored = (Stop,)
+    fails(story.at(1), "a").lines()
+    # The next supervisor knows no tests.
+    story.ignored = ()
+    story.see("a", failed_tests=0, health_result="")
+    assert story.at(2).lines() == [f"> stop a: {REFUSED}"]
+    assert story.at(3).exits("a", 0).lines()[0] == f"exited a reason={REFUSED}"
+
+
+def test_platform_that_stops_an_unhealthy_process_by_itself() -> None:
+    story = Story(process("a", restart=ON_FAILURE, max_failed_tests=3), process("b"))
+    story.lines()
+    assert fails(story.at(2), "a").exits("a", 137).lines()[:2] == [
+        f"unhealthy a reason={REFUSED}",
+        f"exited a code=137 reason=restarts now ({REFUSED})",
+    ]
+
+
+def test_unhealthy_rank_restarts_its_unit() -> None:
+    story = Story(*ranks(2, restart=ON_FAILURE, max_failed_tests=3))
+    story.lines()
+    assert fails(story.at(1), "r1").lines() == [
+        f"unhealthy r1 reason={REFUSED}",
+        f"> stop r1: {REFUSED}",
+    ]
+    assert story.at(2).exits("r1", 0).lines()[:2] == [
+        f"exited r1 reason=restarts now ({REFUSED})",
+        f"> stop r0: the unit restarts: r1 failed ({REFUSED})",
+    ]
+
+
+# --- exits ---
+
+
 def test_exits_are_recorded_in_the_order_of_their_times() -> None:
     story = Story(process("a"), process("b"), process("c"))
     story.lines()

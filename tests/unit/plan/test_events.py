@@ -32,6 +32,7 @@ RUNNING: dict[str, Any] = {**STARTED, "state": State.RUNNING, "pid": 10, "birth"
 READY: dict[str, Any] = {**RUNNING, "ready": True, "was_ready": True}
 ENDED: dict[str, Any] = {**STARTED, "ended": 2.0, "was_ready": True}
 NOT_READY = event("not-ready", reason="r")
+UNHEALTHY = event("unhealthy", reason="u", result="r")
 RESTARTS = exited(
     1, restarts_in=0.0, in_row=1, reason="r", cause="exit code 1", reason_code="backing-off"
 )
@@ -69,6 +70,36 @@ HISTORIES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "second run has a new timeout": (
         [started(ready=False), NOT_READY, RESTARTS, started(3.0, ready=False)],
         {**SECOND_RUN, "never_ready": True},
+    ),
+    "unhealthy": (
+        [started(), UNHEALTHY],
+        {**READY, "unhealthy": "u", "reason": "u", "reason_code": ReasonCode.UNHEALTHY},
+    ),
+    "unhealthy and exited": (
+        [started(), UNHEALTHY, exited(0, reason="u", reason_code="unhealthy")],
+        {
+            **ENDED,
+            "state": State.FAILED,
+            "exit_code": 0,
+            "unhealthy": "u",
+            "reason": "u",
+            "reason_code": ReasonCode.UNHEALTHY,
+        },
+    ),
+    "unhealthy and stopped on request": (
+        [started(), UNHEALTHY, exited(0, stopped=True, reason="stopped")],
+        {
+            **ENDED,
+            "state": State.SUCCEEDED,
+            "exit_code": 0,
+            "unhealthy": "u",
+            "stopped": True,
+            "reason": "stopped",
+        },
+    ),
+    "restarted after it was unhealthy": (
+        [started(), UNHEALTHY, RESTARTS, started(3.0, pid=11)],
+        {**SECOND_RUN, "pid": 11, "group": 11, "ready": True, "was_ready": True},
     ),
     "succeeded": (
         [started(), exited(0, reason_code="exited")],

@@ -75,6 +75,12 @@ RULES: list[tuple[str, Change, str, str]] = [
         "process 'a': ready.tcp names service 'reply', which the process neither binds nor exposes",
     ),
     (
+        "healthy",
+        lambda e: e.get_process("a").healthy(http="reply/up"),
+        "processes.a.healthy",
+        "process 'a': healthy.http names service 'reply', which the process neither binds nor expo",
+    ),
+    (
         "ready",
         lambda e: e.get_process_group("g").ready(http=("replay", "/")),
         "processes.g.ready",
@@ -196,7 +202,7 @@ def test_all_findings_are_reported_in_one_pass() -> None:
     experiment = example()
     for _, change, _, _ in RULES[1:10]:
         change(experiment)
-    assert len({finding.rule for finding in check_experiment(experiment)}) == 4
+    assert len({finding.rule for finding in check_experiment(experiment)}) == 5
 
 
 def test_an_experiment_without_processes_is_an_error() -> None:

@@ -27,7 +27,13 @@ from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.supervisor.capture import copy_output
 from symphony.supervised.supervisor.children import Child, StartRefused
 from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.execution.probe_thread import (
+    NOT_FINISHED,
+    Outcome,
+    run_probe,
+)
 from symphony.supervised.supervisor.execution.stopper import StopOrder
+from symphony.support.data_classes import replace
 from symphony_slurm import remote_children
 from symphony_slurm.job.agent_protocol import Channel, Message, receive_hello
 from symphony_slurm.job.agent_returns import AgentReturns
@@ -416,3 +422,26 @@ def test_agent_exits_with_its_supervisor(
     supervisor.agent.channel.close()
     assert guardian.wait(TIMEOUT_SECONDS) == 0
     assert not psutil.pid_exists(child.pid)
+
+
+def test_health_test_runs_on_the_node_and_has_no_result_without_an_agent(
+    run: RunDirectory, guardian: psutil.Process, supervisor: Supervisor
+) -> None:
+    command = [sys.executable, "-c", "import os; exit(os.environ['SYMPHONY_ROLE'] == 'forever')"]
+    item = replace(forever(run), healthy={"command": command})
+    (child,) = supervisor.start(item)
+    host, outcomes = supervisor.host, list[Outcome]()
+    host._loop = supervisor.loop
+    process = ProcessId(child.pid, child.birth)
+    log = run.log("forever")
+    probe = host.make_probe(item, process, log, 0, {}, None, setting="healthy")
+    run_probe(supervisor.loop, probe, TIMEOUT_SECONDS, outcomes.append, with_hint=False)
+    supervisor.run_until(lambda: len(outcomes) == 1)
+    assert outcomes == [Outcome("exit code 1")]
+    kill_agent(guardian)
+    run_probe(supervisor.loop, probe, 0.1, outcomes.append, with_hint=False)
+    supervisor.run_until(lambda: len(outcomes) == 2)
+    assert outcomes[1] == Outcome(NOT_FINISHED, was_run=False)
+    killed = supervisor.agent.channel
+    guardian.resume()
+    supervisor.run_until(lambda: supervisor.agent.channel is not killed)

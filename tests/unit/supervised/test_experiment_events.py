@@ -64,6 +64,11 @@ HISTORY: list[tuple[dict[str, Any], list[str], list[str] | None]] = [
         ["process s not ready within 1 s"],
         None,
     ),
+    (
+        event("unhealthy", 116.5, "s", reason="unhealthy: no response", result="no response"),
+        ["process s unhealthy: no response"],
+        None,
+    ),
     (event("signaled", 117.0, "c", signal="SIGHUP"), ["process c received SIGHUP on request"], []),
     (
         event("terminating", 118.0, "c", kill_at=123.0),

@@ -292,6 +292,21 @@ def test_readiness_test_has_addresses(ready: dict[str, Any], test: Any, timeout:
     assert (found.ready, found.ready_timeout) == (test, timeout)
 
 
+def test_health_test_has_addresses() -> None:
+    experiment = one(command="c")
+    assert spec(experiment).healthy is None
+    process = experiment.get_process("p").binds({"s": 7005})
+    process.healthy(http="s/up", every="1m", failures=2)
+    assert spec(experiment).healthy == {
+        "http": ["127.0.0.1", 7005, "/up"],
+        "every": 60,
+        "failures": 2,
+        "timeout": 5,
+    }
+    process.healthy(command="test -e ${s.port}")
+    assert spec(experiment).healthy["command"][-1] == "test -e 7005"
+
+
 # --- other settings ---
 
 

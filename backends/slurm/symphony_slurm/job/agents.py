@@ -18,7 +18,6 @@ from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.spec import ProcessSpec
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.note import NoteWriter
-from symphony.supervised.supervisor.execution.readiness import NOT_FINISHED
 from symphony_slurm.job.agent_protocol import Channel, ChannelClosed, Message
 from symphony_slurm.job.agent_returns import AgentReturns
 from symphony_slurm.job.node_usage import NodeSamples
@@ -211,8 +210,8 @@ class Agents:
         self.stopping: set[str] = set()
         # The processes that a killed supervisor has begun to stop.
         self.asked_to_exit: set[ProcessId] = set()
-        # Tests of readiness whose results have not arrived.
-        self.tests: dict[int, ReadinessTest] = {}
+        # Tests of processes whose results have not arrived.
+        self.tests: dict[int, ProcessTest] = {}
         self.usage = NodeSamples()
         # This function is called when Slurm has sent SIGTERM to all processes of a node.
         self.on_eviction: Callable[[], None] = lambda: None
@@ -281,11 +280,11 @@ class Agents:
 
 
 @dataclass(slots=True)
-class ReadinessTest:
-    """A test of readiness that an agent runs."""
+class ProcessTest:
+    """A test of a process that an agent runs. Its result is None until it arrives."""
 
     done: threading.Event
-    result: str = NOT_FINISHED
+    result: str | None = None
 
 
 def execution_of(

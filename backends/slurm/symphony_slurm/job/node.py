@@ -24,8 +24,8 @@ from symphony.supervised.record.directory import remove_tree
 from symphony.supervised.record.note import NoteWriter
 from symphony.supervised.supervisor.children import Child, StartRefused
 from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.execution.probe_thread import NOT_FINISHED
 from symphony.supervised.supervisor.execution.probes import make_probe, served_by_other
-from symphony.supervised.supervisor.execution.readiness import NOT_FINISHED
 from symphony.supervised.supervisor.execution.stopper import StopOrder
 from symphony.supervised.supervisor.guardian import FORWARDED, SUPERVISES, Link
 from symphony.supervised.supervisor.local_children import LocalChildren
@@ -314,21 +314,22 @@ class NodeAgent:
 
         self._host.sample_usage(_identities(leaders), devices, report)
 
-    def _test(self, name: str, test: int, timeout: float) -> None:
-        """Run the command that tests whether a process is ready, and report the result.
+    def _test(self, name: str, test: int, timeout: float, setting: str) -> None:
+        """Run the command that tests whether a process is ready or healthy, and report the result.
 
         If the supervisor tests a connection, check that the process itself serves the port.
         """
         spec, child = self._specs[name], self._children.get(name)
         env = {**self._env, **spec.env}
-        ready = spec.ready or {}
+        settings = getattr(spec, setting) or {}
 
         def run_test() -> str:
-            if "command" in ready:
-                return make_probe(spec, self._run.log(name), 0, env, None).test(timeout)
+            if "command" in settings:
+                log = self._run.log(name)
+                return make_probe(spec, log, 0, env, None, setting=setting).test(timeout)
             if child is None:
                 return NOT_FINISHED
-            host, port, *_ = ready.get("tcp") or ready["http"]
+            host, port, *_ = settings.get("tcp") or settings["http"]
             process = ProcessId(child.pid, child.birth)
             find = functools.partial(self._host.find_other_server, name, process)
             return served_by_other(find, host, port)

@@ -1,9 +1,8 @@
-"""Tests that determine whether a process is ready.
+"""Tests that determine whether a process is ready, or healthy.
 
-A probe blocks for at most the time that it is given, and usually for at most about one second, or
-for up to `COMMAND_TIMEOUT_SECONDS` if it runs a command. The result of a probe is a text that
-explains why the process is not ready, such as ``connection refused at 127.0.0.1:7000``. The text is
-empty if the process is ready.
+A probe blocks for at most the time that it is given. The result of a probe is a text that explains
+why the process is not ready, such as ``connection refused at 127.0.0.1:7000``. The text is empty if
+the process is ready. For a health test, this means that it is healthy.
 """
 
 from __future__ import annotations
@@ -48,19 +47,25 @@ def _no_hint() -> str:
     return ""
 
 
+class ProbeNotRun(Exception):
+    """A process could not be tested, for example because its node does not answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Probe:
     """A probe of one process.
 
     ``test`` returns why the process is not ready, or `READY`. Its argument is the time in seconds
-    for which it may block. ``hint`` returns a possible cause of the latest result, or ``""``. It
-    takes more time than a test, so it is called only for results that are shown. Call ``close``
-    when the probe is no longer needed.
+    for which it may block. It raises `ProbeNotRun` if the process could not be tested.
+    ``usual_timeout`` is this time if the user has not set one. ``hint`` returns a possible cause of
+    the latest result, or ``""``. It takes more time than a test, so it is called only for results
+    that are shown. Call ``close`` when the probe is no longer needed.
     """
 
     test: Callable[[float], str]
     hint: Callable[[], str] = _no_hint
     close: Callable[[], None] = _do_nothing
+    usual_timeout: float = NETWORK_TIMEOUT_SECONDS
 
 
 # A function that returns which program, other than the process itself, serves a port of a host, or
@@ -75,15 +80,17 @@ def make_probe(
     env: Mapping[str, str],
     search_process: SearchProcess | None,
     find_other_server: FindOtherServer = lambda _host, _port: "",
+    *,
+    setting: str = "ready",
 ) -> Probe:
-    """Return the probe for a process's ``ready`` setting.
+    """Return the probe for a process's setting ``ready`` or ``healthy``.
 
     ``log_start`` is the byte offset in ``log`` at which the output of the process's latest
     execution begins. ``env`` is the process's initial environment. ``search_process`` searches the
     log. It is only needed if the probe searches the log. A process is not ready if
     ``find_other_server`` finds a program that answers in its place.
     """
-    test = spec.ready or {}
+    test = getattr(spec, setting) or {}
     if "tcp" in test:
         host, port = test["tcp"]
         connecting = functools.partial(connect, host, port)
@@ -96,8 +103,9 @@ def make_probe(
         from symphony.line_search import LineSearch
 
         log_probe = LogProbe(log, log_start, LineSearch(search_process, test["log"]), test["log"])
-        return Probe(log_probe.test, close=log_probe.close)
-    return Probe(functools.partial(run_command, spec, test["command"], env))
+        return Probe(log_probe.test, close=log_probe.close, usual_timeout=LOG_TIMEOUT_SECONDS)
+    run = functools.partial(run_command, spec, test["command"], env)
+    return Probe(run, usual_timeout=COMMAND_TIMEOUT_SECONDS)
 
 
 def _probe_of_server(
@@ -112,8 +120,12 @@ def _probe_of_server(
 
 
 def failing_probe(message: str) -> Probe:
-    """Return a probe whose result is always ``message``."""
-    return Probe(lambda _: message)
+    """Return a probe that cannot be run, because of ``message``."""
+
+    def fail(_timeout: float) -> str:
+        raise ProbeNotRun(message)
+
+    return Probe(fail)
 
 
 # --- connections ---
@@ -121,7 +133,6 @@ def failing_probe(message: str) -> Probe:
 
 def connect(host: str, port: int, timeout: float) -> str:
     """Return why no server accepts a TCP connection to ``port`` on ``host``, or `READY`."""
-    timeout = min(timeout, NETWORK_TIMEOUT_SECONDS)
     try:
         socket.create_connection((host, port), timeout=timeout).close()
     except OSError as exc:
@@ -139,7 +150,6 @@ def get(host: str, port: int, path: str, timeout: float) -> str:
     import http.client
 
     url = f"http://{_address(host, port)}{path}"
-    timeout = min(timeout, NETWORK_TIMEOUT_SECONDS)
     deadline = time.monotonic() + timeout
     connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
@@ -229,12 +239,10 @@ def run_command(
 ) -> str:
     """Return why the command ``argv``, run in a process's environment, does not exit with code 0.
 
-    The result is `READY` if it does. If the command takes longer than ``timeout`` or
-    `COMMAND_TIMEOUT_SECONDS`, it is killed.
+    The result is `READY` if it does. If the command takes longer than ``timeout``, it is killed.
     """
     from symphony.supervised.access import exec_command
 
-    timeout = min(timeout, COMMAND_TIMEOUT_SECONDS)
     try:
         completed = exec_command.run(spec, argv, env, start=_run_briefly, timeout=timeout)
     except exec_command.CommandNotRunError as exc:
@@ -383,7 +391,7 @@ class LogProbe:
         """
         from symphony.line_search import SearchError
 
-        deadline = time.monotonic() + min(timeout, LOG_TIMEOUT_SECONDS)
+        deadline = time.monotonic() + timeout
         try:
             self._search.prepare()
             if self._search_until(deadline):

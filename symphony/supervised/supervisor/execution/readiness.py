@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
 from symphony.supervised.supervisor.event_loop import EventLoop
-from symphony.supervised.supervisor.execution.probes import COMMAND_TIMEOUT_SECONDS, READY, Probe
+from symphony.supervised.supervisor.execution.probe_thread import (
+    NOT_FINISHED,
+    RETURN_MARGIN_SECONDS,
+    run_probe,
+)
+from symphony.supervised.supervisor.execution.probes import READY, Probe
 
 # A probe that starts just before the deadline can still succeed within this time.
 LAST_TIMEOUT_SECONDS = 0.25
-# If a probe returns even later than this, the deadline is reported without its result. For example,
-# a command in an uninterruptible system call cannot be killed.
-RETURN_MARGIN_SECONDS = 1.0
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.05, 1.0
 # After the deadline, a process that may never be ready is tested less often.
 LONGEST_LATE_DELAY_SECONDS = 10.0
@@ -21,8 +22,6 @@ DELAY_FACTOR = 1.5
 # The first result is reported after this time, because most processes are ready earlier. The pause
 # between two reports doubles, so that the event log stays small.
 FIRST_REPORT_SECONDS, LONGEST_REPORT_PAUSE_SECONDS = 1.0, 600.0
-
-NOT_FINISHED = "the last test has not finished"
 
 
 class ReadinessMonitor:
@@ -73,28 +72,18 @@ class ReadinessMonitor:
         if self._is_over():
             return
         now = time.monotonic()
-        timeout = COMMAND_TIMEOUT_SECONDS
+        timeout = self._probe.usual_timeout
         if not self._is_late:
-            timeout = max(self._deadline - now, LAST_TIMEOUT_SECONDS)
+            timeout = min(timeout, max(self._deadline - now, LAST_TIMEOUT_SECONDS))
         is_last = not self._is_late and now >= self._deadline
         is_reported = is_last or now >= self._next_report
-        arguments = (timeout, is_reported)
-        thread = threading.Thread(target=self._run_probe, args=arguments, daemon=True)
-        try:
-            thread.start()
-        except Exception as exc:
-            # For example, the user's limit on processes and threads has been reached.
-            self._handle_result(f"the probe cannot be run: {exc}", is_reported)
-
-    def _run_probe(self, timeout: float, is_reported: bool) -> None:
-        try:
-            result = self._probe.test(timeout)
-            hint = self._probe.hint() if result and is_reported else ""
-        except Exception as exc:
-            result, hint = f"the probe failed with {type(exc).__name__}: {exc}", ""
-        if hint:
-            result = f"{result} ({hint})"
-        self._loop.post(lambda: self._handle_result(result, is_reported))
+        run_probe(
+            self._loop,
+            self._probe,
+            timeout,
+            lambda outcome: self._handle_result(outcome.result, is_reported),
+            with_hint=is_reported,
+        )
 
     def _handle_result(self, result: str, is_reported: bool) -> None:
         if self._is_over():

@@ -1,8 +1,9 @@
-"""Starting processes and testing whether they are ready, as `symphony.plan.decide` has decided."""
+"""Starting and testing processes, as `symphony.plan.decide` has decided."""
 
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,8 @@ from symphony.supervised.processes.spec import (
 )
 from symphony.supervised.supervisor.children import Child, StartRefused
 from symphony.supervised.supervisor.execution.executor_context import ExecutorContext
-from symphony.supervised.supervisor.execution.probes import failing_probe
+from symphony.supervised.supervisor.execution.health import HealthMonitor
+from symphony.supervised.supervisor.execution.probes import Probe, failing_probe
 from symphony.supervised.supervisor.execution.readiness import ReadinessMonitor
 from symphony.supervised.supervisor.execution.supervised_process import SupervisedProcess
 from symphony.supervised.supervisor.process_host import LogRecorder
@@ -121,6 +123,8 @@ class Starter:
         )
         if spec.ready is not None:
             self._test_readiness(process, child, log_start, spec.ready_timeout)
+        else:
+            self._test_health(process, child)
 
     def _note_failure(self, process: SupervisedProcess, error: OSError) -> None:
         reason = _start_error_message(process.spec, error)
@@ -232,6 +236,8 @@ class Starter:
                 elapsed = self._now() - (track.started or self._now())
                 timeout = None if is_late else max(0.0, process.spec.ready_timeout - elapsed)
                 self._test_readiness(process, child, track.log_start, timeout)
+            elif not (track.outdated or process.is_leaving or track.unhealthy):
+                self._test_health(process, child)
         self._loop.post(lambda: self._logs.watch(adopted))
 
     def _stop_begins(self) -> Mapping[str, float]:
@@ -245,39 +251,67 @@ class Starter:
             self._state, [{"name": spec.name, "starts_after": spec.starts_after} for spec in specs]
         )
 
-    # --- readiness ---
+    # --- readiness and health ---
 
     def _test_readiness(
         self, process: SupervisedProcess, child: Child, log_start: int, timeout: float | None
     ) -> None:
         """Test a process until it is ready; see `ReadinessMonitor`."""
+        name = process.name
+
+        def on_ready() -> None:
+            self._facts.note(name, ready=True, testing=False)
+            self._test_health(process, child)
+
+        monitor = ReadinessMonitor(
+            self._loop,
+            self._make_probe(process, child, log_start, "ready"),
+            timeout,
+            is_active=functools.partial(self._is_tested, process, child),
+            on_ready=on_ready,
+            on_timeout=lambda result: self._facts.note(name, test_result=result, testing=False),
+            on_result=lambda result: self._facts.note(name, test_result=result),
+        )
+        monitor.start()
+
+    def _test_health(self, process: SupervisedProcess, child: Child) -> None:
+        """Test a process as long as it is running, if it has a health test."""
+        name, healthy = process.name, process.spec.healthy
+        if healthy is None:
+            return
+        monitor = HealthMonitor(
+            self._loop,
+            self._make_probe(process, child, 0, "healthy"),
+            every=healthy["every"],
+            timeout=healthy["timeout"],
+            is_active=functools.partial(self._is_tested, process, child),
+            on_result=lambda failures, result: self._facts.note(
+                name, failed_tests=failures, health_result=result
+            ),
+        )
+        monitor.start()
+
+    def _make_probe(
+        self, process: SupervisedProcess, child: Child, log_start: int, setting: str
+    ) -> Probe:
         name, spec = process.name, process.spec
-
-        def is_active() -> bool:
-            is_stopping = self._state.is_stopping_all or self._is_stopping(name)
-            return process.child is child and not is_stopping
-
         try:
-            probe = self._host.make_probe(
+            return self._host.make_probe(
                 spec,
                 ProcessId(child.pid, child.birth),
                 self._run.log(name),
                 log_start,
                 {**self.env, **spec.env},
                 self._search_process,
+                setting=setting,
             )
         except Exception as exc:
-            probe = failing_probe(f"the probe cannot be run: {exc}")
-        monitor = ReadinessMonitor(
-            self._loop,
-            probe,
-            timeout,
-            is_active=is_active,
-            on_ready=lambda: self._facts.note(name, ready=True, testing=False),
-            on_timeout=lambda result: self._facts.note(name, test_result=result, testing=False),
-            on_result=lambda result: self._facts.note(name, test_result=result),
-        )
-        monitor.start()
+            return failing_probe(f"the probe cannot be run: {exc}")
+
+    def _is_tested(self, process: SupervisedProcess, child: Child) -> bool:
+        """Return whether the tests of an execution continue."""
+        is_stopping = self._state.is_stopping_all or self._is_stopping(process.name)
+        return process.child is child and not is_stopping
 
     def _is_stopping(self, name: str) -> bool:
         """Return whether a process is being stopped, or will be when its turn has come."""

@@ -5,7 +5,7 @@ import { plural, time, visible } from "./format.js";
 
 const MAX_SHOWN = 300;
 const SIGNS = {
-  launched: "▶", waiting: "…", started: "▶", ready: "●", "not-ready": "◐", signaled: "⚡", restarting: "↻",
+  launched: "▶", waiting: "…", started: "▶", ready: "●", "not-ready": "◐", unhealthy: "✕", signaled: "⚡", restarting: "↻",
   stopping: "◌", exited: "■", stopped: "■", "never-started": "✕", changed: "✎", warning: "!", finished: "⚑",
 };
 
@@ -37,7 +37,7 @@ export class EventsView {
   }
 
   row(event) {
-    const isBad = ["warning", "never-started", "not-ready"].includes(event.kind) || (event.kind === "exited" && !/^exited with 0\b/.test(event.text));
+    const isBad = ["warning", "never-started", "not-ready", "unhealthy"].includes(event.kind) || (event.kind === "exited" && !/^exited with 0\b/.test(event.text));
     return h(
       "li",
       { class: `event-row${isBad ? " bad" : ""}` },

@@ -99,7 +99,8 @@ def container(
         result["volumeMounts"] = mounts
     if settings.tty:
         result.update({"stdin": True, "tty": True})
-    result.update(_probes(process))
+    if settings.ready is not None:
+        result.update(_readiness_probe(process, settings.ready))
     if settings.container_yml:
         result = _apply_override(process, result)
     if context.shares_environment:
@@ -292,21 +293,6 @@ def multiplied(quantity: str, count: int) -> str:
 
 
 # --- readiness ---
-
-
-def _probes(process: PlannedProcess) -> Object:
-    """Return the fields of a container for the tests of a process.
-
-    Raises SpecError if the process has a health test.
-    """
-    if process.settings.healthy is not None:
-        raise SpecError(
-            f"process {process.path!r} has healthy, which the kube backend does not support yet; "
-            "use container_yml: {livenessProbe: ...}",
-            path=(*process.document_path, "healthy"),
-        )
-    ready = process.settings.ready
-    return {} if ready is None else _readiness_probe(process, ready)
 
 
 def _readiness_probe(process: PlannedProcess, ready: Mapping[str, Any]) -> Object:

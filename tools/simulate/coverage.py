@@ -30,6 +30,7 @@ EVENTS = (
     "ready",
     "not-ready",
     "tested",
+    "unhealthy",
     "exited",
     "never",
     "terminating",

@@ -42,6 +42,7 @@ class _Draw:
         self._has_gang = self._chance(0.2)
         self._has_children = self._chance(0.2)
         self._has_deadlines = self._chance(0.15)
+        self._has_health = self._chance(0.15)
 
     def _chance(self, probability: float) -> bool:
         return self._random() < probability
@@ -110,6 +111,8 @@ class _Draw:
             process.ready_timeout = self._pick((2.0, 4.0, 30.0))
         if self._has_deadlines and self._chance(0.4):
             process.deadline = 1.0 + self._ticks(20)
+        if self._has_health and self._chance(0.6):
+            process.max_failed_tests = self._pick((1, 2, 3))
         process.reserves = self._chance(0.1)
         process.executions = [self._execution(process) for _ in range(self._pick((1, 1, 2, 3)))]
         return process
@@ -121,6 +124,12 @@ class _Draw:
             execution.code = 0 if self._chance(0.5) else 1 + int(self._random() * 3)
         if process.has_probe:
             execution.ready_after = self._ticks(10) if self._chance(0.85) else None
+        is_tested = execution.ready_after is not None or not process.has_probe
+        if process.max_failed_tests is not None and is_tested and self._chance(0.7):
+            execution.unhealthy_after = self._ticks(12)
+            execution.recovers = self._chance(0.3)
+            if self._chance(0.7):
+                execution.exits_after = None
         if self._chance(0.4):
             execution.stops_after = self._ticks(12) if self._chance(0.6) else None
         if self._has_children and self._chance(0.4):

@@ -6,6 +6,7 @@ from simulate.past import Experiment, Past
 from simulate.promises import (
     ANSWERED,
     GANG,
+    HEALTH,
     NOTHING_LEFT,
     PROGRESS,
     TRUTH,
@@ -16,7 +17,7 @@ from symphony.plan.state import RunState, Track
 from symphony.status import ENDED, ReasonCode, State
 
 # The states in which an exit code of 0 does not mean success.
-_FAILED_ANYWAY = (ReasonCode.DEADLINE_EXCEEDED, ReasonCode.EVICTED)
+_FAILED_ANYWAY = (ReasonCode.DEADLINE_EXCEEDED, ReasonCode.EVICTED, ReasonCode.UNHEALTHY)
 
 
 def check_quiet(experiment: Experiment, state: RunState) -> None:
@@ -29,6 +30,7 @@ def check_quiet(experiment: Experiment, state: RunState) -> None:
     for name, past in experiment.pasts.items():
         if past.is_running:
             _check_readiness(name, past)
+            _check_health(name, past)
         else:
             _check_waits(experiment, name, past, state.tracks[name])
     for past in experiment.pasts.values():
@@ -68,6 +70,13 @@ def _check_readiness(name: str, past: Past) -> None:
         raise Broken(PROGRESS, f"{name} is ready, but this was not recorded")
 
 
+def _check_health(name: str, past: Past) -> None:
+    """Check that a running process has not failed too many health tests in a row."""
+    limit = past.settings.max_failed_tests
+    if limit is not None and past.programs[-1].failed_tests >= limit:
+        raise Broken(HEALTH, f"{name} is unhealthy, and nothing stops it")
+
+
 def _check_waits(experiment: Experiment, name: str, past: Past, track: Track) -> None:
     """Check that a process that does not run waits for something, or has ended."""
     latest = past.latest
@@ -91,7 +100,7 @@ def _check_waits(experiment: Experiment, name: str, past: Past, track: Track) ->
 def _check_gang(experiment: Experiment, past: Past) -> None:
     """Check that no rank runs beside one that has failed."""
     latest = past.latest
-    if latest is None or latest.code == 0:
+    if latest is None or (latest.code == 0 and not latest.unhealthy_recorded):
         return
     for other in experiment.gang_of(past):
         if other.is_running:
@@ -117,7 +126,8 @@ def _check_policies(experiment: Experiment) -> None:
             continue
         if not any(other.is_running for other in pasts.values()):
             continue
-        if latest.ended is not None and latest.reported_code not in (0, None):
+        has_failed = latest.unhealthy_recorded or latest.reported_code not in (0, None)
+        if latest.ended is not None and has_failed:
             raise Broken(PROGRESS, f"{name} has failed, but the experiment goes on")
 
 
@@ -155,6 +165,10 @@ def _check_track(past: Past, track: Track) -> None:
         text = f"the exit code of {name} is {track.exit_code}, not {latest.reported_code}"
         raise Broken(TRUTH, text)
     is_stopped_restart = track.stopped and track.state is State.FAILED
+    if latest.unhealthy_recorded and not track.stopped:
+        if track.state is not State.FAILED:
+            raise Broken(HEALTH, f"{name} was unhealthy, but it is {track.state}")
+        return
     expected = _expected_state(latest.reported_code)
     if track.state is not expected and not is_stopped_restart:
         raise Broken(TRUTH, f"{name} is {track.state}, not {expected}")

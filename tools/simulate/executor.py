@@ -41,6 +41,7 @@ class _Known:
         "disruption",
         "done_by",
         "failed",
+        "failed_tests",
         "kill_at",
         "killed",
         "leftovers",
@@ -60,6 +61,7 @@ class _Known:
         # What the readiness test says as long as it fails.
         self.test_result = test_result
         self.starting = self.failed = self.running = self.ready = False
+        self.failed_tests = 0
         self.code: int | None = None
         self.since: float | None = None
         self.signaled_at: float | None = None
@@ -78,7 +80,7 @@ class _Known:
         self.code = self.since = self.signaled_at = self.kill_at = None
         self.killed = self.leftovers = self.cleared = self.clearing = False
         self.disruption = self.program = None
-        self.placed, self.done_by = False, ""
+        self.placed, self.done_by, self.failed_tests = False, "", 0
 
     def seen(self) -> Seen:
         """Return the facts as the product's executors report them."""
@@ -101,8 +103,8 @@ class _Known:
             self.ready,
             "" if self.ready else self.test_result,
             False,  # testing
-            0,  # failed_tests
-            "",  # health_result
+            self.failed_tests,
+            "no response" if self.failed_tests else "",
             self.signaled_at,
             self.kill_at,
             self.killed,
@@ -121,13 +123,14 @@ class _Known:
 class _Snapshot:
     """The facts about a program at one moment, on their way to the executor."""
 
-    __slots__ = ("code", "leftovers", "placed", "program", "ready", "running")
+    __slots__ = ("code", "failed_tests", "leftovers", "placed", "program", "ready", "running")
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.running = program.ended is None
         self.code = program.code
         self.ready = program.ready is not None
+        self.failed_tests = program.failed_tests
         self.placed = program.placed is not None
         self.leftovers = _has_leftovers(program)
 
@@ -138,6 +141,7 @@ class _Snapshot:
         return (
             self.running == (program.ended is None)
             and self.ready == (program.ready is not None)
+            and self.failed_tests == program.failed_tests
             and self.placed == (program.placed is not None)
             and self.leftovers == _has_leftovers(program)
         )
@@ -241,6 +245,7 @@ class Executor:
             known.signaled_at, known.since = program.terminated, program.started
             known.running = program.ended is None
             known.ready = program.ready is not None
+            known.failed_tests = program.failed_tests
             known.placed = program.placed is not None
             known.disruption = _disruption(program)
             if program.ended is not None:
@@ -292,7 +297,7 @@ class Executor:
             self._clock.after(RESYNC_SECONDS, self._report, _Snapshot(program))
         known.starting, known.running, known.ready = False, snapshot.running, snapshot.ready
         known.since = program.started if snapshot.running else program.ended
-        known.placed = snapshot.placed
+        known.placed, known.failed_tests = snapshot.placed, snapshot.failed_tests
         known.code = program.reported_code if snapshot.code is not None else None
         known.leftovers = snapshot.leftovers
         known.disruption = _disruption(program)

@@ -13,6 +13,7 @@ from simulate.promises import (
     ANSWERED,
     CAUSE,
     GRACE,
+    HEALTH,
     NOTHING_LEFT,
     PROGRESS,
     STOP_ORDER,
@@ -191,6 +192,7 @@ class Ledger:
         """Check a recorded event."""
         self.events[event["event"]] += 1
         self.checked[CAUSE] += 1
+        self.checked[HEALTH] += event["event"] == "unhealthy"
         check_event(self.experiment, event)
 
     def check_quiet(self, state: RunState) -> None:

@@ -13,6 +13,9 @@ from simulate.scenario import Execution
 TERM_CODE, KILL_CODE = 143, 137
 # The time between the signals of a machine that is emptied.
 DRAIN_SECONDS = 4.0
+# The time between two health tests, the number of those that fail before a program recovers, and
+# of those that are made of a program that does not recover.
+TEST_SECONDS, TESTS_BEFORE_RECOVERY, MOST_FAILED_TESTS = 1.0, 2, 4
 
 
 class Program:
@@ -25,6 +28,9 @@ class Program:
     so, if anything. ``strays_until`` is the time at which the children that it has left behind
     exit, or None if there are none. ``is_counted`` is true if it counts as a restart. ``placed`` is
     the time at which a machine was found for it, or None. Without a machine, it has no exit code.
+    ``failed_tests`` is the number of health tests in a row that have failed, and
+    ``most_failed_tests`` the largest number until now. ``unhealthy_recorded`` is true if it was
+    recorded that it is stopped because of them.
     """
 
     __slots__ = (
@@ -35,9 +41,11 @@ class Program:
         "ended",
         "execution",
         "exit_recorded",
+        "failed_tests",
         "is_counted",
         "killed",
         "late_recorded",
+        "most_failed_tests",
         "name",
         "pid",
         "placed",
@@ -47,6 +55,7 @@ class Program:
         "strays_terminated",
         "strays_until",
         "terminated",
+        "unhealthy_recorded",
     )
 
     def __init__(self, name: str, attempt: int, pid: int, execution: Execution, at: float) -> None:
@@ -62,6 +71,8 @@ class Program:
         self.terminated: float | None = None
         self.killed: float | None = None
         self.is_counted = self.late_recorded = False
+        self.failed_tests = self.most_failed_tests = 0
+        self.unhealthy_recorded = False
         self.code_lost = self.start_recorded = self.exit_recorded = False
         self.disrupted = ""
         self.strays_until: float | None = None
@@ -74,8 +85,15 @@ class Program:
 
     @property
     def is_lost(self) -> bool:
-        """True if it was taken away before it had succeeded."""
-        return bool(self.disrupted) and self.ended is not None and self.reported_code != 0
+        """True if it was taken away before it had succeeded or failed."""
+        if self.ended is None or self.unhealthy_recorded:
+            return False
+        return bool(self.disrupted) and self.reported_code != 0
+
+    @property
+    def has_succeeded(self) -> bool:
+        """True if its exit code counts, and is 0."""
+        return self.reported_code == 0 and not self.unhealthy_recorded
 
 
 class Machine:
@@ -122,6 +140,9 @@ class Machine:
             self._clock.after(execution.ready_after, self._become_ready, program)
         if execution.exits_after is not None:
             self._clock.after(execution.exits_after, self._exit_by_itself, program)
+        if execution.unhealthy_after is not None:
+            begin = execution.ready_after or 0.0
+            self._clock.after(begin + execution.unhealthy_after, self._fail_test, program)
 
     def start_again(self, program: Program, execution: Execution) -> Program:
         """Start a program again as a platform does by itself, so that nobody observes its exit."""
@@ -178,6 +199,23 @@ class Machine:
     def _become_ready(self, program: Program) -> None:
         if program.ended is None and program.ready is None:
             program.ready = self._clock.now
+            self._on_change(program)
+
+    def _fail_test(self, program: Program) -> None:
+        """Let a health test of a program fail, and the next ones too."""
+        if program.ended is not None:
+            return
+        program.failed_tests += 1
+        program.most_failed_tests = max(program.most_failed_tests, program.failed_tests)
+        if program.execution.recovers and program.failed_tests == TESTS_BEFORE_RECOVERY:
+            self._clock.after(TEST_SECONDS, self._recover, program)
+        elif program.failed_tests < MOST_FAILED_TESTS:
+            self._clock.after(TEST_SECONDS, self._fail_test, program)
+        self._on_change(program)
+
+    def _recover(self, program: Program) -> None:
+        if program.ended is None:
+            program.failed_tests = 0
             self._on_change(program)
 
     def _exit_by_itself(self, program: Program) -> None:

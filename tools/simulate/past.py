@@ -165,8 +165,8 @@ class Past:
         settings = self.settings
         if program.is_lost:
             return settings.restart != "Never"
-        code = program.reported_code
-        applies = settings.restart == "Always" or (settings.restart == "OnFailure" and code != 0)
+        has_failed = not program.has_succeeded
+        applies = settings.restart == "Always" or (settings.restart == "OnFailure" and has_failed)
         limit = settings.max_restarts
         return applies and (limit is None or self.restarts < limit)
 

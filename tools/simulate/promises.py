@@ -22,6 +22,7 @@ STOP_ORDER = "processes stop in the reverse of the start order"
 PROGRESS = "what can happen does happen"
 ANSWERED = "each request is answered when it is done"
 GANG = "the ranks of a gang run together"
+HEALTH = "an unhealthy process does not keep running, and has failed"
 NO_ERROR = "no decision raises an error"
 
 PROMISES = (
@@ -41,6 +42,7 @@ PROMISES = (
     PROGRESS,
     ANSWERED,
     GANG,
+    HEALTH,
     NO_ERROR,
 )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from simulate.machine import Program
 from simulate.past import EPSILON, EVICTION_CAUSE, Experiment, Gang, Past
-from simulate.promises import CAUSE, PROGRESS, RESTARTS, TRUTH, Broken
+from simulate.promises import CAUSE, HEALTH, PROGRESS, RESTARTS, TRUTH, Broken
 from simulate.starts import unmet
 
 Event = Mapping[str, Any]
@@ -83,7 +83,7 @@ def _check_machine_is_released(
     # A change can have removed a rank that delayed the release, because it had just started.
     removed = [each for each in experiment.removed_from(past.settings.gang) if each.programs]
     ranks = [*experiment.gang_of(past), *removed]
-    is_requested = any(rank.may_start or rank.is_stopped for rank in ranks)
+    is_requested = past.is_removed or any(rank.may_start or rank.is_stopped for rank in ranks)
     if is_requested or experiment.stopping_since is not None or experiment.is_restarting:
         # It waits for its turn to be stopped.
         return
@@ -151,6 +151,10 @@ def _check_reason(experiment: Experiment, past: Past, program: Program, event: E
         is_rank = past.settings.gang is not None
         if not is_rank and _was_late(past, program):
             raise Broken(TRUTH, f"{name} was stopped at its deadline, but the reason is {code}")
+    elif code not in ("unhealthy", "backing-off") and not past.may_start:
+        is_rank = past.settings.gang is not None
+        if program.unhealthy_recorded and not is_rank:
+            raise Broken(HEALTH, f"{name} was unhealthy, but the reason of its exit is {code}")
 
 
 def _was_late(past: Past, program: Program) -> bool:
@@ -180,6 +184,18 @@ def _not_ready(_experiment: Experiment, past: Past, event: Event) -> None:
         raise Broken(TRUTH, f"{event['process']} was recorded as not ready before its timeout")
     past.never_ready = not past.ready_recorded
     program.late_recorded = True
+
+
+def _unhealthy(experiment: Experiment, past: Past, event: Event) -> None:
+    name, limit = event["process"], past.settings.max_failed_tests
+    program = past.programs[-1] if past.programs else None
+    if program is None or limit is None or program.most_failed_tests < limit:
+        raise Broken(TRUTH, f"{name} was recorded as unhealthy, but its tests do not say so")
+    if program.unhealthy_recorded or program.exit_recorded:
+        raise Broken(TRUTH, f"{name} was recorded as unhealthy again")
+    if experiment.stopping_since is not None or experiment.is_restarting:
+        raise Broken(CAUSE, f"{name} was recorded as unhealthy while all processes are stopped")
+    program.unhealthy_recorded = True
 
 
 def _start_failed(_experiment: Experiment, past: Past, event: Event) -> None:
@@ -337,7 +353,7 @@ def check_failure(experiment: Experiment, event: Event) -> None:
     if past is None or past.is_running:
         raise Broken(CAUSE, f"{event['failed']} is said to have failed, but it is running")
     latest = past.latest
-    is_success = latest is not None and latest.ended is not None and latest.reported_code == 0
+    is_success = latest is not None and latest.ended is not None and latest.has_succeeded
     if is_success and not past.is_overdue(event["at"]) and not experiment.gang_of(past):
         raise Broken(CAUSE, f"{event['failed']} is said to have failed, but it has succeeded")
     if past.is_stopped:
@@ -393,6 +409,7 @@ _OF_PROCESS: Mapping[str, Callable[[Experiment, Past, Event], None]] = {
     "exited": _exited,
     "ready": _ready,
     "not-ready": _not_ready,
+    "unhealthy": _unhealthy,
     "start-failed": _start_failed,
     "start-requested": _start_requested,
     "never": _never,

@@ -26,7 +26,10 @@ class Execution:
     this is not None, and exits at once when it is signaled, unless ``child_ignores_term`` is true.
     The child has left the process group if ``child_left_group`` is true. If ``cannot_start`` is
     true, the command cannot be run. A machine for it is found after ``placed_after`` seconds, or
-    never if this is None. The times before its exit and its readiness begin then.
+    never if this is None. The times before its exit and its readiness begin then. If it has a
+    health test, this begins to fail ``unhealthy_after`` seconds after it is ready, or after its
+    begin if it has no readiness test, unless this is None. If ``recovers`` is true, only two tests
+    fail.
     """
 
     exits_after: float | None = None
@@ -38,6 +41,8 @@ class Execution:
     child_left_group: bool = False
     cannot_start: bool = False
     placed_after: float | None = 0.0
+    unhealthy_after: float | None = None
+    recovers: bool = False
 
 
 @dataclass(slots=True)
@@ -46,8 +51,10 @@ class Process:
 
     After the last of ``executions``, each further execution does the same as the last. A change of
     ``version`` means that the command has changed. If ``reserves`` is true, the process needs
-    resources such as GPUs, which are reserved again when a request starts it. ``place_within`` is
-    the time within which machines must be found for all ranks of its gang, or 0.0 for no limit.
+    resources such as GPUs, which are reserved again when a request starts it. After
+    ``max_failed_tests`` failed health tests in a row, it is stopped and has failed.
+    ``place_within`` is the time within which machines must be found for all ranks of its gang, or
+    0.0 for no limit.
     """
 
     name: str
@@ -57,6 +64,7 @@ class Process:
     starts_after: dict[str, str] = field(default_factory=dict)
     has_probe: bool = False
     ready_timeout: float = 30.0
+    max_failed_tests: int | None = None
     grace: float = 5.0
     deadline: float | None = None
     gang: str | None = None

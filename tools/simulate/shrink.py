@@ -17,6 +17,7 @@ _PROCESS_DEFAULTS: Data = {
     "starts_after": {},
     "has_probe": False,
     "ready_timeout": 30.0,
+    "max_failed_tests": None,
     "grace": 0.0,
     "deadline": None,
     "gang": None,

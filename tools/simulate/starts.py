@@ -96,7 +96,7 @@ def _has_failed_before(ranks: Sequence[Past], lost: Program) -> bool:
         if latest is None or latest.ended is None or latest.terminated is not None:
             continue
         is_earlier = lost.ended is not None and latest.ended <= lost.ended
-        restarts = rank.settings.restart == "Always" or latest.reported_code != 0
+        restarts = rank.settings.restart == "Always" or not latest.has_succeeded
         if is_earlier and restarts and not latest.is_lost:
             return True
     return False
@@ -123,7 +123,7 @@ def unmet(experiment: Experiment, name: str, condition: str) -> str:
         has_started = any(not each.execution.cannot_start for each in past.awaited)
         return "" if has_started else f"{name} was not started"
     has_exited = latest is not None and latest.ended is not None and not past.is_given_up
-    has_succeeded = has_exited and latest is not None and latest.reported_code == 0
+    has_succeeded = has_exited and latest is not None and latest.has_succeeded
     return "" if has_succeeded else f"{name} has not succeeded"
 
 
@@ -258,4 +258,4 @@ def _has_failed(experiment: Experiment, gang: str, latest: Sequence[Program]) ->
     """Return whether a rank has failed. A change can have removed it since."""
     if _is_changed(experiment, gang):
         return True
-    return any(each.reported_code != 0 for each in latest)
+    return any(not each.has_succeeded for each in latest)

@@ -19,7 +19,7 @@ def check_stop(experiment: Experiment, past: Past, now: float) -> None:
         return
     if is_stopping and not _has_reason(experiment, past, now):
         _check_turn(past, experiment.pasts.values())
-    elif past.is_overdue(now):
+    elif past.is_overdue(now) or _is_unhealthy(past):
         return
     elif past.stop_request is not None and past.stop_request.grace != 0.0:
         if _is_turn_of_earlier_stop(experiment, past):
@@ -63,15 +63,21 @@ def _running_after(past: Past, others: Iterable[Past]) -> str | None:
 
 
 def _has_reason(experiment: Experiment, past: Past, now: float) -> bool:
-    """Return whether a user, a change, a deadline or a gang wants a process to stop."""
+    """Return whether a user, a change, a deadline, a health test or a gang wants a process to
+    stop.
+    """
     if past.is_stopped or past.is_removed or past.may_start:
         return True
-    if past.is_overdue(now):
+    if past.is_overdue(now) or _is_unhealthy(past):
         return True
     ranks = experiment.gang_of(past)
     if past.settings.place_within and _lacks_machines(experiment, past.settings, ranks, now):
         return True
     return any(rank is not past and rank.programs and not rank.is_running for rank in ranks)
+
+
+def _is_unhealthy(past: Past) -> bool:
+    return bool(past.programs) and past.programs[-1].unhealthy_recorded
 
 
 def _lacks_machines(

@@ -42,6 +42,7 @@ def process_wish(process: Process) -> ProcessWish:
         starts_after=process.starts_after,
         has_test=process.has_probe,
         ready_timeout=process.ready_timeout,
+        max_failed_tests=process.max_failed_tests,
         grace=process.grace,
         deadline=process.deadline,
         gang=process.gang,

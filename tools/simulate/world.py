@@ -101,6 +101,8 @@ def _program_line(program: Program) -> str:
         return f"{name} is signaled: {program.disrupted}"
     if program.ended is None and program.placed is None:
         return f"{name} waits for a machine"
+    if program.ended is None and program.failed_tests:
+        return f"{name} fails its health test ({program.failed_tests} in a row)"
     if program.ended is None:
         return f"{name} is ready" if program.ready is not None else f"{name} runs"
     if program.disrupted and program.code is None:

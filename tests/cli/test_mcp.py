@@ -38,7 +38,9 @@ async def connected(program: Program, *options: str) -> AsyncIterator[tuple[Clie
 
 
 def test_an_agent_corrects_a_file_and_watches_the_experiment(program: Program) -> None:
-    program.file("rl", {"bad": {"command": ["sh", "-c", "echo boom; exit 3"]}, "good": FOREVER})
+    program.file(
+        "rl", {"bad": {"command": ["sh", "-c", "seq 60; echo boom; exit 3"]}, "good": FOREVER}
+    )
     path = program.directory / "rl.yml"
     right = path.read_text()
 
@@ -63,9 +65,12 @@ def test_an_agent_corrects_a_file_and_watches_the_experiment(program: Program) -
             text, _ = await call("ps", experiment="rl")
             rows = [line.split()[:2] for line in text.splitlines()[1:3]]
             assert rows == [["bad", "failed"], ["good", "running"]]
-            assert text.endswith("the last lines of the processes that have failed:\nboom")
+            last = "\n".join([*map(str, range(52, 61)), "boom"])
+            assert text.endswith(f"the last lines of the processes that have failed:\n{last}")
             text, _ = await call("logs", experiment="rl", processes=["bad"])
-            assert text.startswith("boom\nto go on: logs with since=")
+            lines = text.splitlines()
+            assert (lines[0], lines[49]) == ("12", "boom")
+            assert lines[50].startswith("to go on: logs with since=")
             since = text.rpartition("=")[2]
             assert not (await call("logs", experiment="rl", since=since, tail=3))[1]
             text, is_error = await call("wait", experiment="rl")

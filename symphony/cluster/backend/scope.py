@@ -1,8 +1,11 @@
 """A scope: the experiments that a program may read and change.
 
 Every method of a backend that concerns an experiment first asks the scope; see `limit_clusters`.
-Names, runs and statuses outside the scope are left out of lists. A scope prevents mistakes. It does
-not confine the programs that an experiment runs, because they have all rights of the user.
+Names, runs and statuses outside the scope are left out of lists. A backend that overrides a method
+of `symphony.Cluster` is not limited in this method.
+
+A scope prevents mistakes. It does not confine the programs that an experiment runs, because they
+have all rights of the user.
 """
 
 from __future__ import annotations

@@ -24,9 +24,12 @@ def answer(
     since the epoch. ``is_unfinished`` is true if the command only needs more time.
     """
     output, notes = finished.output.text.strip("\n"), finished.errors.text.strip("\n")
-    if is_unfinished:
-        first = f"not finished after {finished.seconds:.0f} s; call {tool.name} again to go on"
-        parts = [first, notes, output]
+    if finished.was_stopped:
+        seconds = f"{finished.seconds:.0f} s"
+        parts = [f"interrupted after {seconds}, the time limit of a call", notes, output]
+    elif is_unfinished:
+        seconds = f"{finished.seconds:.0f} s"
+        parts = [f"not finished after {seconds}; call {tool.name} again to go on", notes, output]
     elif finished.exit_code != OK:
         parts = [notes, output, f"exit code {finished.exit_code}"]
     else:

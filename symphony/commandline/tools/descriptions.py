@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.exit_codes import UsageError
@@ -27,16 +27,24 @@ from symphony.support.names import did_you_mean, join_names
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
 
-# The options that no tool has: those that never end, that have files outside the scope, that show
-# secrets, and that select the form of the output.
+# The options that no tool has: those that never end or can take hours, that write files outside the
+# scope, that show secrets, and that select the form of the output.
 LEFT_OUT = frozenset(
-    {"follow", "watch", "save", "output", "with_secrets", "raw", "show_secrets", "json"}
+    {
+        *("follow", "watch", "queue"),
+        *("save", "output", "with_secrets"),
+        *("raw", "show_secrets"),
+        "json",
+    }
 )
 # The argument with the words of another command, such as that of exec.
 REMAINDER = "command"
 BACKEND = "backend"
 # How many lines of each process `logs` shows if the call does not limit them.
 DEFAULT_TAIL = 50
+
+_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z-])")
+_OPTION_FIRST = re.compile(r"(?:With )?(--[a-z][a-z-]*)")
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _TYPES: dict[object, dict[str, Any]] = {
@@ -146,12 +154,13 @@ def find_tools(line: Line, table: Table) -> dict[str, Tool]:
         command = table.load(name).COMMAND
         if not command.no_tool:
             parser = line.get_subparser(name)
+            actions = dict(_arguments(parser, command))
             found[name] = Tool(
                 name=name,
-                description=_without_examples(parser.description or ""),
+                description=_describe(parser.description or "", actions.values()),
                 changes=command.changes,
                 remainder=command.remainder,
-                actions=dict(_arguments(parser, command)),
+                actions=actions,
                 takes_backend=not line.names_backend,
             )
     return found
@@ -164,10 +173,26 @@ def refusal(name: str, table: Table, tools: Mapping[str, Tool]) -> str:
     return f"there is no tool {name!r}{did_you_mean(name, tools)}"
 
 
-def _without_examples(description: str) -> str:
-    """Return a description without its examples, which are command lines."""
-    text = description.partition("\n\nFor example:")[0]
-    return re.sub(r"(?<!\n)\n(?!\n)", " ", text.replace("%%", "%")).strip()
+def _describe(description: str, actions: Iterable[argparse.Action]) -> str:
+    """Return the description of a command without its examples, which are command lines, and
+    without the sentences that begin with an option that the tool does not have.
+
+    If a paragraph begins with such an option, the whole paragraph is about it.
+    """
+    flags = {flag for action in actions for flag in action.option_strings}
+    paragraphs = []
+    for paragraph in description.partition("\n\nFor example:")[0].replace("%%", "%").split("\n\n"):
+        sentences = _SENTENCE_END.split(" ".join(paragraph.split()))
+        kept = [text for text in sentences if _option_of(text) in {None, *flags}]
+        if kept[:1] == sentences[:1]:
+            paragraphs.append(" ".join(kept))
+    return "\n\n".join(paragraphs)
+
+
+def _option_of(sentence: str) -> str | None:
+    """Return the option with which a sentence begins, or None."""
+    found = _OPTION_FIRST.match(sentence)
+    return found[1] if found else None
 
 
 def _arguments(

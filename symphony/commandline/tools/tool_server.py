@@ -126,7 +126,8 @@ class ToolServer:
         text = answers.answer(tool, words, finished, started, is_unfinished=is_unfinished)
         if name == "ps" and finished.exit_code == OK:
             text = await self._with_failures(context, arguments, text)
-        return text, finished.exit_code != OK and not is_unfinished
+        is_error = finished.was_stopped or finished.exit_code != OK
+        return text, is_error and not is_unfinished
 
     def _limited(self, tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call with the limits of the server."""
@@ -183,9 +184,8 @@ def _is_unfinished(finished: calls.Finished, timeout: float | None) -> bool:
 
     An experiment that has exceeded its deadline has the exit code of a timeout too.
     """
-    if timeout is not None and finished.exit_code == TIMED_OUT:
-        return finished.seconds >= timeout
-    return finished.was_stopped
+    is_timeout = finished.exit_code == TIMED_OUT and not finished.was_stopped
+    return is_timeout and timeout is not None and finished.seconds >= timeout
 
 
 def describe_scope(scope: Scope) -> str:

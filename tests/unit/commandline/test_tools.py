@@ -82,6 +82,19 @@ def test_the_arguments_are_those_of_the_command() -> None:
     assert TOOLS["compare"].schema["required"] == ["first", "second"]
 
 
+def test_a_description_is_that_of_the_command_without_options_that_the_tool_lacks() -> None:
+    logs = TOOLS["logs"].description
+    assert logs.startswith(
+        "Show the output of processes.\n\nThe output of a single process is shown"
+    )
+    assert "With --run, the output of an earlier run is shown." in logs
+    assert "--save" not in logs
+    launch = TOOLS["launch"].description
+    assert "--wait ready blocks until every process is ready" in launch
+    for text in ("--follow", "--queue", "SIGTERM"):
+        assert text not in launch
+
+
 def test_no_tool_has_a_backend_if_the_command_line_selects_one() -> None:
     line = SymphonyParser(prog="symphony")
     line.args.backend = "local"
@@ -190,8 +203,11 @@ def test_a_command_is_interrupted_after_its_time() -> None:
     sleep = calls.run(["sleep", "1000"], limit=9, keeps_end=True, seconds=0.1, report=ignore)
     finished = asyncio.run(sleep)
     assert (finished.was_stopped, finished.exit_code) == (True, -signal.SIGINT)
-    first = answer("ls", finished._replace(seconds=3.2), is_unfinished=True).splitlines()[0]
-    assert first == "not finished after 3 s; call ls again to go on"
+    text = answer("ls", finished._replace(seconds=3.2))
+    assert text.splitlines()[0] == "interrupted after 3 s, the time limit of a call"
+    late = finished._replace(seconds=3.2, was_stopped=False)
+    text = answer("ls", late, is_unfinished=True)
+    assert text.splitlines()[0] == "not finished after 3 s; call ls again to go on"
 
 
 def test_a_cancelled_command_is_interrupted(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from symphony.commandline.exit_codes import INTERRUPTED, OK
+from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import is_terminal, print_note
 from symphony.commandline.parsing.arguments import parse_seconds
 from symphony.commandline.parsing.command import Command
@@ -77,6 +77,9 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
     from symphony.commandline.commands.table import TABLE
     from symphony.commandline.tools.descriptions import find_tools
 
+    if line.has_custom_cluster:
+        # Each call runs the program `symphony`, which would find other experiments.
+        raise UsageError(f"{line.prog} has a cluster of its own; use: symphony mcp")
     if args.directory is not None:
         os.chdir(args.directory)
     tools = find_tools(line, TABLE)

@@ -43,7 +43,7 @@ from symphony.supervised.user_requests.stop import stop
 HOST = "127.0.0.1"
 # The settings of a machine that this backend does not have. A dry run lists them as ignored.
 IGNORED = {"code", "log_limit", "record_usage", "resource_limit.gpu", "resume", "tty", "umask"}
-IGNORED |= {"signal_group", "stop_command", "stop_signal"}
+IGNORED |= {"healthy", "signal_group", "stop_command", "stop_signal"}
 
 
 class DetachedBackend(Backend[HostManifest]):

@@ -156,10 +156,9 @@ class Supervisor:
             testing=spec.ready is not None,
         )
         # The event loop does not keep its tasks alive.
-        self._tasks[spec.name] = [
-            asyncio.ensure_future(self._observe(spec.name, process, output)),
-            asyncio.ensure_future(self._test(spec, env, attempt)),
-        ]
+        self._tasks[spec.name] = [asyncio.ensure_future(self._observe(spec.name, process, output))]
+        if spec.ready is not None:
+            self._tasks[spec.name].append(asyncio.ensure_future(self._test(spec, env, attempt)))
 
     # --- facts ---
 
@@ -200,43 +199,19 @@ class Supervisor:
         return bool(data)
 
     async def _test(self, spec: ProcessSpec, env: Mapping[str, str], attempt: int) -> None:
-        """Test whether a process is ready until it is, and then whether it is healthy."""
-        if spec.ready is not None:
-            await self._test_readiness(spec, env, attempt)
-        if spec.healthy is not None:
-            await self._test_health(spec, spec.healthy, env, attempt)
-
-    async def _test_readiness(
-        self, spec: ProcessSpec, env: Mapping[str, str], attempt: int
-    ) -> None:
+        """Test whether a process is ready until it is, or has exited."""
         log, name = self._run.log(spec.name), spec.name
         probe = make_probe(spec, log, self._seen[name].log_start, env, self._search_process)
         deadline = time.monotonic() + spec.ready_timeout
         result = "not tested yet"
         while result:
             result = await asyncio.to_thread(probe.test, probe.usual_timeout)
-            if not self._is_tested(name, attempt):
+            seen = self._seen[name]
+            if not seen.running or seen.attempt != attempt:
                 return
             is_late = time.monotonic() > deadline
             self._note(name, ready=not result, test_result=result, testing=not is_late)
             await asyncio.sleep(TEST_PAUSE_SECONDS)
-
-    async def _test_health(
-        self, spec: ProcessSpec, test: Mapping[str, Any], env: Mapping[str, str], attempt: int
-    ) -> None:
-        log, name, failures = self._run.log(spec.name), spec.name, 0
-        probe = make_probe(spec, log, 0, env, None, setting="healthy")
-        await asyncio.sleep(test["every"])
-        while self._is_tested(name, attempt):
-            result = await asyncio.to_thread(probe.test, test["timeout"])
-            failures = failures + 1 if result else 0
-            if self._is_tested(name, attempt):
-                self._note(name, failed_tests=failures, health_result=result)
-            await asyncio.sleep(test["every"])
-
-    def _is_tested(self, name: str, attempt: int) -> bool:
-        seen = self._seen[name]
-        return seen.running and seen.attempt == attempt and seen.signaled_at is None
 
     # --- the end ---
 

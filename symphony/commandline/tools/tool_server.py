@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
 import importlib.metadata
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -25,14 +28,15 @@ from symphony.support.install_hints import DISTRIBUTION
 
 # How much earlier than the limit of a call a command with a timeout ends by itself.
 _MARGIN_SECONDS = 5.0
+_LONGEST_MESSAGE = 16 * 1024 * 1024  # bytes
 # How many lines of each failed process `ps` shows.
 _FAILED_TAIL = 10
 
 _INSTRUCTIONS = """\
 symphony launches experiments of several processes and watches them. Check a file with check, start
-it with launch, and read ps, logs and events. Launched experiments go on when this server ends. An
-option in a message, such as --force, is the argument force. A call that needs more time says so;
-call it again. {scope}"""
+it with launch and wait=ready, which reports processes that fail, and read ps, logs and events.
+Launched experiments go on when this server ends. An option in a message, such as --force, is the
+argument force. A call that needs more time says so; call it again. {scope}"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +82,7 @@ class ToolServer:
         anyio.run(self._serve)
 
     async def _serve(self) -> None:
-        async with stdio_server() as (reader, writer):
+        async with _messages() as stdin, stdio_server(stdin=stdin) as (reader, writer):
             await self._server.run(reader, writer, self._server.create_initialization_options())
 
     async def _list(self, _context: Any, _params: Any) -> types.ListToolsResult:
@@ -169,6 +173,36 @@ class ToolServer:
         if not last:
             return ordered
         return f"{ordered}\nthe last lines of the processes that have failed:\n{last}"
+
+
+@contextlib.asynccontextmanager
+async def _messages() -> AsyncIterator[Any]:
+    """Return a context with the lines of standard input, or None if it is a regular file.
+
+    The library reads them in a thread, which cannot be interrupted, so that the server would not
+    react to signals.
+    """
+    lines = asyncio.StreamReader(limit=_LONGEST_MESSAGE)
+    loop = asyncio.get_running_loop()
+    with os.fdopen(os.dup(0), "rb", buffering=0) as stdin:
+        try:
+            transport, _ = await loop.connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(lines), stdin
+            )
+        except ValueError:
+            yield None
+            return
+        try:
+            yield _decoded(lines)
+        finally:
+            # A terminal is shared with the shell.
+            os.set_blocking(0, True)
+            transport.close()
+
+
+async def _decoded(lines: asyncio.StreamReader) -> AsyncIterator[str]:
+    while line := await lines.readline():
+        yield line.decode(errors="replace")
 
 
 def _seconds(timeout: object, default: float) -> float:

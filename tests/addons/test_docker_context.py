@@ -67,9 +67,11 @@ def temp(tmp_path: Path) -> Path:
 @pytest.fixture
 def other_filesystem(tmp_path: Path) -> Iterator[Path]:
     """Return a directory on another file system, to which hard links are impossible."""
-    directory = Path(tempfile.mkdtemp(dir="/dev/shm"))
-    if directory.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("/dev/shm is not a separate file system")
+    device = tmp_path.stat().st_dev
+    parents = [path for path in ("/dev/shm", "/var/tmp") if Path(path).stat().st_dev != device]
+    if not parents:
+        pytest.skip("neither /dev/shm nor /var/tmp is a separate file system")
+    directory = Path(tempfile.mkdtemp(dir=parents[0]))
     yield directory
     shutil.rmtree(directory)
 

@@ -38,6 +38,7 @@ def test_memory_for_a_progress_bar_is_limited(monkeypatch: pytest.MonkeyPatch) -
     assert [line.text for line in lines] == ["\r 10%\r 20%", "\r 30%", "end"]
 
 
+@pytest.mark.one_python
 def test_progress_bar_in_many_parts_is_joined_fast() -> None:
     blocks = [LogBlock("p", f"\r{number}%") for number in range(100_000)]
     assert passes(lambda _: list(to_lines(blocks))) < 30

@@ -53,6 +53,7 @@ def test_long_line_is_searched_as_a_whole() -> None:
     assert matching("^b", line) == ""
 
 
+@pytest.mark.one_python
 def test_line_that_takes_too_long_is_reported_and_does_not_hide_the_others() -> None:
     search = OutputSearch("^(a+)+$|found")
     text = f"found 1\n{'a' * 40}!\nfound 2\n"
@@ -62,6 +63,7 @@ def test_line_that_takes_too_long_is_reported_and_does_not_hide_the_others() -> 
     assert "takes too long" in search.problem
 
 
+@pytest.mark.one_python
 def test_long_log_is_searched_fast() -> None:
     assert passes(lambda log: matching("step", log)) < 10
     assert passes(lambda log: matching("no such text", log)) < 10
@@ -80,6 +82,7 @@ def test_each_line_is_a_json_object(*, timestamps: bool) -> None:
     ]
 
 
+@pytest.mark.one_python
 def test_long_log_is_printed_as_json_fast() -> None:
     formatter = LogFormatter(["p"], as_json=True, timestamps=True)
     assert passes(lambda log: formatter(LogBlock("p", log, 1.5))) < 10

@@ -41,6 +41,9 @@ from symphony_slurm.job.agents import Agent, Agents
 from symphony_slurm.remote_children import RemoteChild, RemoteChildren
 from symphony_slurm.remote_host import RemoteHost
 
+# The same guardian protects the supervisor, whose tests run on each version.
+pytestmark = pytest.mark.one_python
+
 TOKEN, RUN_ID = b"token", uuid.uuid4().hex
 TIMEOUT_SECONDS = 60.0
 

@@ -62,6 +62,7 @@ def test_the_record_contains_a_port_that_replaces_another(
     agent.keep([])
 
 
+@pytest.mark.one_python
 def test_an_agent_that_is_killed_leaves_a_complete_record(record: str) -> None:
     """The record is read at many moments, because each can be the last one of the agent."""
     kept, changing = free_ports(2)

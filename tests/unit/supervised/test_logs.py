@@ -201,6 +201,7 @@ def test_memory_for_a_line_is_limited(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(log_files.LogTail(log).read_new(partial=True)) == expected
 
 
+@pytest.mark.one_python
 def test_line_that_grows_in_small_steps_is_read_fast(tmp_path: Path) -> None:
     step, steps = b"." * 4000, 1000
     tail = log_files.LogTail(tmp_path / "p.log")

@@ -79,6 +79,7 @@ def test_memory_and_files_include_child_processes(start) -> None:
     assert usage.unavailable == {}
 
 
+@pytest.mark.one_python
 def test_cpu_use_counts_cores_and_exited_children(start) -> None:
     burn = "import time\ndef burn(s):\n    while time.process_time() < s: pass\n"
     program = f"{burn}import os\nif not os.fork(): burn(0.2); os._exit(0)\nos.wait()\n{WAIT}"

@@ -185,7 +185,9 @@ func main() {
 """
 
 
+# The other tests run the scripts in all shells. The starters use much processor time.
 @pytest.mark.timeout(300)  # Go may have to compile its standard library.
+@pytest.mark.parametrize("start", SHELLS[:1], ids=lambda shell: shell[0], indirect=True)
 @pytest.mark.parametrize("starter", ["npm", "go"])
 def test_programs_of_real_starters_receive_the_signal_once(start, tmp_path, starter):
     if shutil.which(starter) is None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
-import os
 import subprocess
-import sys
 import threading
 import time
 from datetime import datetime, timezone
@@ -20,14 +18,11 @@ from symphony.commandline.parser import SymphonyParser
 from symphony_kube.api import server_clock
 from symphony_kube.api.server_clock import ServerClock
 from tests.backends.kube.conftest import write_kubeconfig
+from tests.patched_python import patched_python
 
 NOW = 1_800_000_000.5
-# A module that Python imports at its start. It sets the clock of the process.
-SITECUSTOMIZE = """
-import time
-correct = time.time
-time.time = lambda: correct() + {seconds}
-"""
+# Sets the clock of a process.
+FAST_CLOCK = "import time; correct = time.time; time.time = lambda: correct() + 150"
 
 # With a clock that is 150 seconds fast, `first` would have exceeded its timeout at once.
 EXPERIMENT = """
@@ -141,16 +136,14 @@ def test_ages_are_those_of_the_clock_of_the_server(
 def test_timeouts_are_kept_although_the_local_clock_is_wrong(
     kube_cluster: Any, shared: Any, name: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(SITECUSTOMIZE.format(seconds=150))
+    python = patched_python(tmp_path / "python", FAST_CLOCK)
     file = tmp_path / "experiment.yml"
     file.write_text(EXPERIMENT.format(name=name, server=json.dumps(SERVER)))
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     options = ["--kubeconfig", str(kube_cluster.kubeconfig), "--namespace", kube_cluster.namespace]
 
     def symphony(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "symphony", *words, "-b", "kube", *options],
-            env={**os.environ, "PYTHONPATH": path},
+            [python, "-m", "symphony", *words, "-b", "kube", *options],
             capture_output=True,
             text=True,
         )

@@ -6,6 +6,7 @@ interrupted changes.
 
 import base64
 import socket
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -24,6 +25,7 @@ from symphony_kube.lifecycle.supervisor.detached import directory_of
 from symphony_kube.user_requests import obstacles, operation
 from tests.backends.kube.conftest import FOREVER, python, unschedulable, wait_until
 from tests.backends.kube.nodes import Nodes
+from tests.patched_python import patched_python
 
 
 @pytest.fixture
@@ -298,8 +300,8 @@ def test_supervisor_moves_to_the_machine_of_the_change(shared, name, nodes, tmp_
     nodes.run("server", "worker")
     first = directory_of(KubeExperiment(shared.api, shared.scope(name)))
     # The name of the machine is another one for this process and the supervisor that it starts.
-    (tmp_path / "sitecustomize.py").write_text("import socket; socket.gethostname = lambda: 'b'")
-    monkeypatch.syspath_prepend(tmp_path)
+    code = "import socket; socket.gethostname = lambda: 'b'"
+    monkeypatch.setattr(sys, "executable", patched_python(tmp_path / "python", code))
     monkeypatch.setattr(socket, "gethostname", lambda: "b")
     assert not directory_of(KubeExperiment(shared.api, shared.scope(name))).exists
     shared.up(describe(ends_with=["later"]))

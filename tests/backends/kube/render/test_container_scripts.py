@@ -185,10 +185,10 @@ func main() {
 """
 
 
-# The other tests run the scripts in all shells. The starters use much processor time.
+# Other tests run the scripts in all shells, and with a starter that exits like that of Go.
 @pytest.mark.timeout(300)  # Go may have to compile its standard library.
 @pytest.mark.parametrize("start", SHELLS[:1], ids=lambda shell: shell[0], indirect=True)
-@pytest.mark.parametrize("starter", ["npm", "go"])
+@pytest.mark.parametrize("starter", ["npm", pytest.param("go", marks=pytest.mark.long)])
 def test_programs_of_real_starters_receive_the_signal_once(start, tmp_path, starter):
     if shutil.which(starter) is None:
         pytest.skip(f"{starter} is not installed")

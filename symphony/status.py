@@ -385,6 +385,18 @@ class LogLine(NamedTuple):
     at: float | None = None
 
 
+def background_reason(program: str, is_running: bool) -> str:
+    """Return the reason of a process that has exited, but has left a program running.
+
+    ``program`` names the program and its pid. ``is_running`` is false if it has exited meanwhile.
+
+    >>> background_reason("redis-server (pid 123)", True)
+    'went to the background: redis-server (pid 123) is running; let it run in the foreground'
+    """
+    state = "is running" if is_running else "has exited"
+    return f"went to the background: {program} {state}; let it run in the foreground"
+
+
 def not_ready_reason(result: str, timeout: float | None) -> str:
     """Return the reason for the state of a process that is running and not ready.
 

@@ -38,6 +38,8 @@ class Seen(NamedTuple):
     * ``signaled_at`` is the time at which the stop of this execution has begun, or None.
       ``kill_at`` is the time at which the executor has been told to kill it, and ``killed`` is true
       when this has happened.
+    * ``background`` names a program that the process has left running outside of its process group,
+      such as ``"redis-server (pid 123)"``, or is ``""``. ``in_background`` is true while it runs.
     * ``leftovers`` is true if the process has exited and programs in its process group are running.
     * ``cleared`` is true if no program is running that an earlier execution has left behind outside
       its process group, and ``clearing`` if the executor has looked and is stopping some.
@@ -69,6 +71,8 @@ class Seen(NamedTuple):
     signaled_at: float | None = None
     kill_at: float | None = None
     killed: bool = False
+    background: str = ""
+    in_background: bool = False
     leftovers: bool = False
     cleared: bool = False
     clearing: bool = False

@@ -39,7 +39,9 @@ class Track:
     start of a process that has a readiness test. ``group`` is the number of the latest execution's
     process group. ``outdated`` means that a change of the experiment has not made the process start
     again yet. ``attempts`` is the number of recorded executions and failed starts, and therefore
-    the number of the next execution.
+    the number of the next execution. ``background`` names a program that a process which has
+    succeeded has left behind, or is ``""``, and ``in_background`` means that it was running when
+    this was recorded.
     """
 
     state: State = State.PENDING
@@ -67,6 +69,8 @@ class Track:
     group: int | None = None
     outdated: bool = False
     attempts: int = 0
+    background: str = ""
+    in_background: bool = False
 
     @property
     def waits_for_restart(self) -> bool:
@@ -247,7 +251,7 @@ class RunState:
 
 
 # A process stays in its groups of the index after these events.
-_WITHOUT_EFFECT_ON_GROUPS = frozenset({"waiting", "tested", "not-ready", "signaled"})
+_WITHOUT_EFFECT_ON_GROUPS = frozenset({"waiting", "tested", "not-ready", "signaled", "background"})
 # These functions return all values of an instance in the order of the fields.
 _TRACK_VALUES = operator.attrgetter(*(each.name for each in fields(Track)))
 _RUN_FIELDS = tuple(each.name for each in fields(RunState))
@@ -438,6 +442,7 @@ def _started(track: Track, event: Event) -> None:
     track.test_result = track.unhealthy = ""
     track.next_start = None
     track.was_ready = track.was_ready or track.ready
+    track.background, track.in_background = "", False
 
 
 def _start_failed(track: Track, event: Event) -> None:
@@ -556,6 +561,11 @@ def _start_requested(track: Track, event: Event) -> None:
         track.retries += 1
         track.failures_in_row = max(track.failures_in_row, event.get("in_row", 0))
     track.reason, track.reason_code = "", None
+    track.background, track.in_background = "", False
+
+
+def _background(track: Track, event: Event) -> None:
+    track.background, track.in_background = event["program"], event["running"]
 
 
 def _signaled(_track: Track, _event: Event) -> None:
@@ -670,6 +680,7 @@ _CHANGES: dict[str, Callable[[Any, Event], None]] = {
     "terminating": _terminating,
     "start-requested": _start_requested,
     "signaled": _signaled,
+    "background": _background,
     "stopping": _stopping,
     "ending": _ending,
     "restarting": _restarting,

@@ -31,6 +31,7 @@ EVENTS = (
     "not-ready",
     "tested",
     "unhealthy",
+    "background",
     "exited",
     "never",
     "terminating",

@@ -108,6 +108,8 @@ class _Known:
             self.signaled_at,
             self.kill_at,
             self.killed,
+            self._background(),
+            self._is_in_background(),
             self.leftovers,
             self.cleared,
             self.clearing,
@@ -118,6 +120,16 @@ class _Known:
             self.placed,
             self.program.placed if self.placed and self.program is not None else None,
         )
+
+    def _background(self) -> str:
+        """Return the name of a child that has left the group of a program, or ``""``."""
+        program = self.program
+        if program is None or self.running or self.code != 0 or self.signaled_at is not None:
+            return ""
+        return "child" if program.execution.child_left_group else ""
+
+    def _is_in_background(self) -> bool:
+        return bool(self._background()) and self.program is not None and _is_stray(self.program)
 
 
 class _Snapshot:

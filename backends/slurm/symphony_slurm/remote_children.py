@@ -153,10 +153,8 @@ class RemoteChildren:
         event = message["event"]
         if event == "exited":
             self._handle_exited(agent, message)
-        elif event == "stopped":
-            self._agents.end_stop(message["name"])
-        elif event == "group-gone":
-            self._agents.groups.discard((agent.node, message["pid"]))
+        elif event in ("stopped", "group-gone", "stray-gone"):
+            self._agents.note_gone(agent, message)
         elif event == "tested":
             self._handle_tested(message)
         elif event == "usage":

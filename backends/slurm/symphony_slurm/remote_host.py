@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.processes.spec import ProcessSpec
@@ -31,6 +31,23 @@ if TYPE_CHECKING:
     from symphony.supervised.supervisor.execution.stopper import StopOrder
     from symphony.supervised.usage.sampler import Devices
     from symphony.usage import ExperimentUsage
+
+
+class RemoteStray(NamedTuple):
+    """A program that the process ``name`` has left running; see `process_host.LeftProgram`."""
+
+    process: ProcessId
+    program: str
+    name: str
+    agents: Agents
+
+    def watch(self, loop: EventLoop, on_exit: Callable[[], None]) -> None:
+        """Call ``on_exit`` when the agent has reported the exit of the program."""
+        del loop
+        pid, birth = self.process
+        self.agents.watched[self.name, pid] = on_exit
+        order = {"order": "watch_stray", "name": self.name, "pid": pid, "birth": birth}
+        self.agents.of(self.name).channel.send(order)
 
 
 class RemoteHost:
@@ -222,16 +239,19 @@ class RemoteHost:
         found = [agent.answer(number) for agent, number in answers]
         return any(found)
 
-    def stray_owners(self, leaders: Mapping[str, ProcessId], names: Collection[str]) -> set[str]:
-        """Return the owners of processes that have left their groups; see `ProcessHost`."""
+    def find_strays(
+        self, leaders: Mapping[str, ProcessId], names: Collection[str]
+    ) -> dict[str, RemoteStray]:
+        """Return programs that have left their process groups; see `ProcessHost`."""
         answers = []
         for agent in self._agents.all:
             own = self._leaders_at(agent, leaders)
-            number = agent.ask("stray_owners", leaders=own, names=list(names))
+            number = agent.ask("find_strays", leaders=own, names=list(names))
             answers.append((agent, number))
-        found: set[str] = set()
+        found: dict[str, RemoteStray] = {}
         for agent, number in answers:
-            found.update(agent.answer(number) or ())
+            for name, (pid, birth, program) in (agent.answer(number) or {}).items():
+                found[name] = RemoteStray(ProcessId(pid, birth), program, name, self._agents)
         return found
 
     def has_descendants(self, name: str, leaders: Mapping[str, ProcessId]) -> bool:

@@ -15,7 +15,9 @@ from symphony.plan.wish import ProcessWish, Wish
 from symphony.status import ReasonCode, State
 
 # Nothing follows for a unit of ranks from these events of a process.
-_OBSERVATIONS = frozenset({"waiting", "ready", "not-ready", "tested", "unhealthy", "terminating"})
+_OBSERVATIONS = frozenset(
+    {"waiting", "ready", "not-ready", "tested", "unhealthy", "terminating", "background"}
+)
 
 
 class Draft:

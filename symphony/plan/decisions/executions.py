@@ -23,7 +23,7 @@ from symphony.plan.policies import DEADLINE_EXCEEDED, RESTART
 from symphony.plan.restart_policy import Restart, RestartPolicy, decide_restart
 from symphony.plan.state import RESTART_REQUESTED, Track, after
 from symphony.plan.unit_decision import FAIL_UNIT
-from symphony.status import ReasonCode, not_ready_reason, unhealthy_reason
+from symphony.status import ReasonCode, State, not_ready_reason, unhealthy_reason
 
 # How much later than the timeout the result of a readiness test can arrive.
 TEST_MARGIN_SECONDS = 1.0
@@ -60,6 +60,7 @@ def note_executions(draft: Draft) -> None:
     for at, name, seen in exits:
         if name in draft.state.tracks or name in draft.state.leaving:
             _note_exit(draft, name, seen, at)
+    _note_backgrounds(draft)
 
 
 def _with_news(draft: Draft) -> Iterable[str]:
@@ -251,6 +252,17 @@ def _note_health(draft: Draft, name: str, seen: Seen) -> None:
 
 
 # --- exits ---
+
+
+def _note_backgrounds(draft: Draft) -> None:
+    """Record which programs processes that have succeeded have left behind."""
+    for name in _with_news(draft):
+        seen, track = draft.seen(name), draft.state.tracks.get(name)
+        if not seen.background or track is None or track.state is not State.SUCCEEDED:
+            continue
+        is_new = (seen.background, seen.in_background) != (track.background, track.in_background)
+        if is_new and seen.attempt == track.attempts - 1:
+            draft.record("background", name, program=seen.background, running=seen.in_background)
 
 
 def _note_exit(draft: Draft, name: str, seen: Seen, at: float) -> None:

@@ -129,6 +129,18 @@ def birth_time(pid: int) -> float | None:
     return None if fields is None else float(fields[_START_TIME])
 
 
+def program_name(pid: int) -> str:
+    """Return the name of a program as the kernel knows it, which has at most 15 characters.
+
+    If there is no such process, the result is ``"a program"``.
+    """
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            return file.read().rstrip("\n")
+    except OSError:
+        return "a program"
+
+
 def is_in_exec(pid: int) -> bool:
     """Return whether a process is in the middle of execve(2).
 

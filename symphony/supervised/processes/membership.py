@@ -189,9 +189,21 @@ def owner_names(
 ) -> set[str | None]:
     """Return the names of the experiment's processes to which operating-system processes belong.
 
+    The result contains None if one of them is unknown; see `owners_of`.
+    """
+    return set(owners_of(processes, leaders, names).values())
+
+
+def owners_of(
+    processes: Collection[ProcessId],
+    leaders: Mapping[str, ProcessId],
+    names: Collection[str] = (),
+) -> dict[ProcessId, str | None]:
+    """Return to which of the experiment's processes running operating-system processes belong.
+
     ``leaders`` maps names to the recorded leaders. A process that has left its leader's session and
     overwritten its environment is recognized by its mark if its name is in ``leaders`` or
-    ``names``. Otherwise, its name is unknown, and the result contains None.
+    ``names``. Otherwise, its name is unknown, and the result contains None for it.
     """
     sessions: dict[int, str] = {}
     for name, leader in leaders.items() if processes else ():
@@ -199,12 +211,12 @@ def owner_names(
         if stat is not None and stat.process == leader:
             sessions[stat.session] = name
     known = (*leaders, *names)
-    found: set[str | None] = set()
+    found: dict[ProcessId, str | None] = {}
     for process in processes:
         stat = read_stat(process.pid)
         if stat is not None and stat.process == process:
             owner = sessions.get(stat.session) or _role(process.pid)
-            found.add(owner or name_in(read_mark(process.pid), known))
+            found[process] = owner or name_in(read_mark(process.pid), known)
     return found
 
 

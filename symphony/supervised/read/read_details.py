@@ -14,7 +14,7 @@ from symphony.plan.resolution.encryption_keys import variable
 from symphony.plan.state import Event
 from symphony.plan.topology import Service, Topology, of_status, with_merged_replicas
 from symphony.process_details import ProcessDetails, ProcessEvent
-from symphony.status import ExperimentStatus, ProcessStatus
+from symphony.status import ExperimentStatus, ProcessStatus, background_reason
 from symphony.supervised.processes.spec import GPU_VARIABLE
 
 
@@ -71,6 +71,7 @@ _EVENT_TEXTS: dict[str, Callable[[Event], str]] = {
     "never": lambda event: _with_reason("will not start", event),
     "terminating": _terminating_text,
     "start-requested": lambda _: "start requested",
+    "background": lambda event: background_reason(event["program"], event["running"]),
     "signaled": lambda event: f"received {event['signal']} on request",
 }
 

@@ -25,7 +25,7 @@ from symphony.plan.disruption import started_again_text
 from symphony.plan.policies import Policies
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.state import RESTART_REQUESTED, Event, RunState, Track, apply, fold, reason_code
-from symphony.status import ENDED, ExperimentStatus, ReasonCode
+from symphony.status import ENDED, ExperimentStatus, ReasonCode, background_reason
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.event_file import EventReader
 from symphony.supervised.record.status import StatusReader, compute_status
@@ -249,6 +249,10 @@ _PROCESS_WORDS: dict[str, Callable[[Event, Track], _Words]] = {
     "never": _never,
     "terminating": _terminating,
     "start-requested": lambda *_: (EventKind.WAITING, "waiting for its start on request"),
+    "background": lambda event, _: (
+        EventKind.WARNING,
+        background_reason(event["program"], event["running"]),
+    ),
     "signaled": lambda event, _: (EventKind.SIGNALED, f"received {event['signal']} on request"),
 }
 

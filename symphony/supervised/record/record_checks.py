@@ -249,6 +249,8 @@ _TRACK: Mapping[str, Check] = {
     "group": _is_integer_or_none,
     "outdated": _is_flag,
     "attempts": _is_integer,
+    "background": _is_text,
+    "in_background": _is_flag,
 }
 
 _REQUEST: Mapping[str, Check] = {
@@ -284,6 +286,7 @@ _EVENTS: Mapping[str, Mapping[str, Check]] = {
         "restarted": _is_text_list,
     },
     "signaled": {"process": _is_text, "signal": _is_text},
+    "background": {"process": _is_text, "program": _is_text, "running": _is_flag},
     "requested": {
         "number": _is_integer,
         "request": _is_text,

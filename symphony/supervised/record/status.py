@@ -12,7 +12,14 @@ from symphony.plan.policies import Policies
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.state import RESTART_REQUESTED, RunState, Track, apply, fold
 from symphony.plan.stop_order import stop_waves
-from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
+from symphony.status import (
+    ENDED,
+    ExperimentStatus,
+    ProcessStatus,
+    ReasonCode,
+    State,
+    background_reason,
+)
 from symphony.supervised.processes.identity import ProcessId, is_alive
 from symphony.supervised.record.directory import RunDirectory
 from symphony.supervised.record.event_file import (
@@ -269,6 +276,10 @@ def compute_status(
             track = _unsupervised(track, orphans.get(name), cause)
         elif track.state is State.RUNNING:
             track = _with_kill_time(track, run, begins.get(name), item["grace"])
+        if track.background and track.state in ENDED:
+            is_running = track.in_background and not run.finished
+            text = background_reason(track.background, is_running)
+            track = replace(track, reason=f"{track.reason}; {text}" if track.reason else text)
         limit = RestartPolicy.of(item.get("restart")).max_restarts
         processes.append(_process_status(name, item["group"], track, limit))
     policies = Policies.from_dict(manifest.get("policies", {}))

@@ -57,6 +57,24 @@ class LogRecorder(Protocol):
         """Record the final length of every log, and stop watching."""
 
 
+class LeftProgram(Protocol):
+    """A program that a process has left running outside of its process group, such as a daemon."""
+
+    @property
+    def process(self) -> ProcessId:
+        """The identity of the program."""
+
+    @property
+    def program(self) -> str:
+        """The name of the program."""
+
+    def watch(self, loop: EventLoop, on_exit: Callable[[], None]) -> None:
+        """Call ``on_exit`` in the event loop when the program has exited.
+
+        If the system cannot report this, it is not called.
+        """
+
+
 class ProcessHost(Protocol):
     """The machines on which the processes of one run are running.
 
@@ -157,8 +175,8 @@ class ProcessHost(Protocol):
         any.
         """
 
-    def stray_owners(self, leaders: Leaders, names: Collection[str]) -> set[str]:
-        """Return the names of the processes whose programs `stop_strays` stops if it spares
+    def find_strays(self, leaders: Leaders, names: Collection[str]) -> Mapping[str, LeftProgram]:
+        """Return the oldest of the programs of each process that `stop_strays` stops if it spares
         commands.
 
         ``names`` contains the processes in which the caller is interested. A program whose process
@@ -364,9 +382,9 @@ class ThisHost:
             stopped=stopped,
         )
 
-    def stray_owners(self, leaders: Leaders, names: Collection[str]) -> set[str]:
-        """Return the owners of processes that have left their process groups; see `ProcessHost`."""
-        return self._strays.owners(leaders, names)
+    def find_strays(self, leaders: Leaders, names: Collection[str]) -> Mapping[str, LeftProgram]:
+        """Return programs that have left their process groups; see `ProcessHost`."""
+        return self._strays.find(leaders, names)
 
     @functools.cached_property
     def _strays(self) -> Strays:

@@ -38,7 +38,17 @@ ALWAYS = RestartPolicy(policy="Always", backoff=10.0)
 ON_FAILURE = RestartPolicy(policy="OnFailure", backoff=10.0)
 
 # The details of events that the lines of a story show.
-_SHOWN = ("code", "action", "restarts_in", "kill_at", "stopped", "number", "reason")
+_SHOWN = (
+    "program",
+    "running",
+    "code",
+    "action",
+    "restarts_in",
+    "kill_at",
+    "stopped",
+    "number",
+    "reason",
+)
 
 
 def process(name: str, **values: Any) -> ProcessWish:
@@ -223,6 +233,23 @@ def test_one_shot_starts_others_when_it_has_succeeded() -> None:
         "> start app (after migrate has succeeded)",
         "started app",
     ]
+
+
+def test_program_in_the_background_is_recorded_for_a_process_that_has_succeeded() -> None:
+    story = Story(process("web"), process("bad"), process("on"))
+    story.lines()
+    server = {"background": "server (pid 7)", "in_background": True}
+    story.at(2).exits("web").exits("bad", 3)
+    assert story.see("web", **server).see("bad", **server).lines() == [
+        "exited web",
+        "exited bad code=3",
+        "background web program=server (pid 7) running=True",
+    ]
+    assert story.at(3).see("web", in_background=False).lines() == [
+        "background web program=server (pid 7)"
+    ]
+    story.request("start", "web").lines()
+    assert story.state.tracks["web"].background == ""
 
 
 def test_failed_one_shot_ends_the_experiment() -> None:

@@ -304,7 +304,7 @@ def test_start_that_a_killed_agent_has_not_reported_is_not_repeated(
     new.send({"order": "prepare", "env": {RUN_ID_VARIABLE: RUN_ID}})
     execution = {"spec": late.to_dict(), "pid": None, "birth": None, "ended": 0.0}
     new.send({"order": "adopt", "processes": [execution], "groups": [], "start": ["late"]})
-    new.send({"order": "stray_owners", "leaders": {}, "names": [], "number": 1})
+    new.send({"order": "find_strays", "leaders": {}, "names": [], "number": 1})
     messages: list[Message] = []
     while not any(item["event"] == "answer" for item in messages):
         messages += new.receive()
@@ -375,9 +375,9 @@ def test_order_that_a_killed_agent_has_answered_is_not_repeated(
     number = agent.ask("reserve", port=port)
     assert agent.channel.wait(TIMEOUT_SECONDS)
     kill_agent(guardian)
-    later = agent.ask("stray_owners", leaders={}, names=[])
+    later = agent.ask("find_strays", leaders={}, names=[])
     guardian.resume()
-    assert agent.answer(later) == []
+    assert agent.answer(later) == {}
     # A repeated order would be refused, because the port is leased.
     assert agent.answer(number) is None
     assert not agent.channel.pending

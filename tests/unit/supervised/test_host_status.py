@@ -80,6 +80,23 @@ def test_status_shows_the_events(track: Track) -> None:
 
 
 @pytest.mark.parametrize(
+    ("is_running", "finished", "state"),
+    [(True, False, "is running"), (False, False, "has exited"), (True, True, "has exited")],
+)
+def test_the_reason_names_a_program_in_the_background(
+    is_running: bool, finished: bool, state: str
+) -> None:
+    track = dataclasses.replace(
+        SUCCEEDED, reason="final", background="server (pid 7)", in_background=is_running
+    )
+    run = RunState(tracks={"p": track, "q": SUCCEEDED}, created=7.0, finished=finished)
+    reason = compute_status(MANIFEST, run).processes[0].reason
+    assert reason == (
+        f"final; went to the background: server (pid 7) {state}; let it run in the foreground"
+    )
+
+
+@pytest.mark.parametrize(
     ("app", "together_since", "kill_times"),
     [
         (RUNNING, None, [None, 30.0]),

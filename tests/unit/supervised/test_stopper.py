@@ -131,8 +131,9 @@ def test_a_program_that_the_only_one_starts_then_receives_the_signal_late(
     def let_time_pass() -> None:
         stopped.loop.unwatch(output)
         assert stopped.read_line() == "ready"
-        late = time.monotonic() + 250.0
-        monkeypatch.setattr(stopper, "time", SimpleNamespace(monotonic=lambda: late))
+        monotonic = time.monotonic
+        clock = SimpleNamespace(monotonic=lambda: monotonic() + 250.0)
+        monkeypatch.setattr(stopper, "time", clock)
 
     stopped.loop.watch(output, let_time_pass)
     stopped.stop(300.0)

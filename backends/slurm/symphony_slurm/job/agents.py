@@ -212,6 +212,8 @@ class Agents:
         self.asked_to_exit: set[ProcessId] = set()
         # Tests of processes whose results have not arrived.
         self.tests: dict[int, ProcessTest] = {}
+        # What to do when programs have exited, by their processes and their pids.
+        self.watched: dict[tuple[str, int], Callable[[], None]] = {}
         self.usage = NodeSamples()
         # This function is called when Slurm has sent SIGTERM to all processes of a node.
         self.on_eviction: Callable[[], None] = lambda: None
@@ -277,6 +279,17 @@ class Agents:
         """Note that a process was stopped completely."""
         self.stopping.discard(name)
         self.stops.pop(name, None)
+
+    def note_gone(self, agent: Agent, message: Message) -> None:
+        """Note that programs have exited which do not report exits themselves."""
+        if message["event"] == "stopped":
+            self.end_stop(message["name"])
+        elif message["event"] == "group-gone":
+            self.groups.discard((agent.node, message["pid"]))
+        else:
+            on_exit = self.watched.pop((message["name"], message["pid"]), None)
+            if on_exit is not None:
+                on_exit()
 
 
 @dataclass(slots=True)

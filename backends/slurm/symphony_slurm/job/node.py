@@ -27,6 +27,7 @@ from symphony.supervised.supervisor.event_loop import EventLoop
 from symphony.supervised.supervisor.execution.probe_thread import NOT_FINISHED
 from symphony.supervised.supervisor.execution.probes import make_probe, served_by_other
 from symphony.supervised.supervisor.execution.stopper import StopOrder
+from symphony.supervised.supervisor.execution.strays import Stray
 from symphony.supervised.supervisor.guardian import FORWARDED, SUPERVISES, Link
 from symphony.supervised.supervisor.local_children import LocalChildren
 from symphony.supervised.supervisor.orphans import OrphanReaper
@@ -131,7 +132,8 @@ class NodeAgent:
             "signal_group": self._signal_group,
             "signal": _send_signals,
             "stop_strays": self._stop_strays,
-            "stray_owners": self._stray_owners,
+            "find_strays": self._find_strays,
+            "watch_stray": functools.partial(_watch_stray, self._loop, self._send),
             "usage": self._report_usage,
             "limits": self._logs.set_limits,
             "close_logs": self._logs.close,
@@ -301,8 +303,11 @@ class NodeAgent:
             _identities(leaders), kill=kill, owners=owners, spares_commands=spares_commands
         )
 
-    def _stray_owners(self, leaders: dict[str, list[float]], names: list[str]) -> list[str]:
-        return sorted(self._host.stray_owners(_identities(leaders), names))
+    def _find_strays(
+        self, leaders: dict[str, list[float]], names: list[str]
+    ) -> dict[str, tuple[int, float, str]]:
+        found = self._host.find_strays(_identities(leaders), names)
+        return {name: (*stray.process, stray.program) for name, stray in found.items()}
 
     def _report_usage(
         self, sample: int, leaders: dict[str, list[float]], devices: dict[str, list[str]]
@@ -416,6 +421,14 @@ def _send_signals(
 ) -> dict[str, str]:
     """Send a signal to processes, or only report why this is not possible."""
     return send_signals(_identities(leaders), _signal(signal), force=force, dry_run=dry_run)
+
+
+def _watch_stray(
+    loop: EventLoop, send: Callable[[Message], None], name: str, pid: int, birth: float
+) -> None:
+    """Report the exit of a program that a process has left behind."""
+    gone = {"event": "stray-gone", "name": name, "pid": pid}
+    Stray(ProcessId(pid, birth), "").watch(loop, lambda: send(gone))
 
 
 def _identities(leaders: dict[str, list[float]]) -> dict[str, ProcessId]:

@@ -16,6 +16,7 @@ from symphony.plan.state import RunState, Track
 from symphony.status import ENDED
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.supervisor.children import JoinableTerminal
+from symphony.supervised.supervisor.execution.background import BackgroundPrograms
 from symphony.supervised.supervisor.execution.executor_context import (
     CHECK_INTERVAL_SECONDS,
     ExecutorContext,
@@ -47,7 +48,12 @@ class Executor:
         limits = self._log_limits()
         self._logs = self._host.record_logs(self._loop, self._run, limits, self._notes)
         self.starter = Starter(context, env, self._logs)
-        self.stops_and_exits = StopsAndExits(context, self._logs, self.starter, self.free)
+        self._background = BackgroundPrograms(
+            self._loop, self._processes, self._host, self._facts, self._on_error
+        )
+        self.stops_and_exits = StopsAndExits(
+            context, self._logs, self.starter, self.free, self._background
+        )
         self._is_sweeping = False
 
     def _log_limits(self) -> dict[str, int]:
@@ -68,6 +74,7 @@ class Executor:
         if kind is Start:
             for action in batch:
                 self._remains.cancel(action.process)
+                self._background.cancel(action.process)
             self.starter.start(batch)
         elif kind is Clear:
             self._clear(batch)
@@ -106,6 +113,7 @@ class Executor:
 
     def _sweep(self, *, kill: bool) -> None:
         """Stop the run's processes that are in none of the children's process groups."""
+        self._background.look()
         try:
             were_found = self._host.stop_strays(self._processes.leaders(), kill=kill)
         except Exception as exc:
@@ -171,6 +179,15 @@ class Executor:
             self._notes.set("leases", message)
         for name, track in state.tracks.items():
             process = self._processes[name]
+            if track.in_background:
+                self._facts.note(
+                    name,
+                    attempt=track.attempts - 1,
+                    exit_code=track.exit_code,
+                    background=track.background,
+                    in_background=True,
+                )
+                self._background.note_exit(name)
             if track.group is None or process.child is not None:
                 continue
             if self._host.is_group_of_run(track.group, self._processes.leaders()):

@@ -109,7 +109,7 @@ class Remains:
         leaders = self._processes.leaders()
         found: set[str] = set()
         if not self._with_commands.issuperset(names):
-            found = self._host.stray_owners(leaders, names)
+            found = set(self._host.find_strays(leaders, names))
         with_commands = [name for name in names if name in self._with_commands]
         # The host does not report to which of these processes the programs belong.
         if with_commands and self._host.stop_strays(leaders, kill=False, owners=with_commands):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from symphony.plan.actions import Stop
 from symphony.supervised.processes.identity import ProcessId
 from symphony.supervised.supervisor.children import Child
+from symphony.supervised.supervisor.execution.background import BackgroundPrograms
 from symphony.supervised.supervisor.execution.executor_context import (
     CHECK_INTERVAL_SECONDS,
     ExecutorContext,
@@ -31,7 +32,8 @@ class StopsAndExits:
     """The part of an executor that stops processes and reports their exits; see `Executor`.
 
     ``starter`` has the variables of their stop commands. ``free`` is called with the name of a
-    process that has exited for good, when nothing of its group is running any more.
+    process that has exited for good, when nothing of its group is running any more. ``background``
+    finds what processes that succeed leave running.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class StopsAndExits:
         logs: LogRecorder,
         starter: Starter,
         free: Callable[[str], None],
+        background: BackgroundPrograms,
     ) -> None:
         self._run = context.run
         self._loop = context.loop
@@ -51,6 +54,7 @@ class StopsAndExits:
         self._logs = logs
         self._starter = starter
         self._free = free
+        self._background = background
 
     def stop_all(self, actions: Sequence[Stop]) -> None:
         """Ask processes to exit."""
@@ -150,6 +154,8 @@ class StopsAndExits:
             since=self._now(),
             leftovers=has_leftovers,
         )
+        if code == 0 and self._facts.seen(child.name).signaled_at is None:
+            self._background.note_exit(child.name)
         kill_at = self._facts.seen(child.name).kill_at if has_leftovers else None
         if kill_at is not None:
             # The stop of the process continues.

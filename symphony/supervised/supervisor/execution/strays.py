@@ -5,16 +5,47 @@ from __future__ import annotations
 import functools
 import os
 import signal
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-from symphony.supervised.processes.identity import ProcessId
-from symphony.supervised.processes.membership import RunProcesses, is_command, owner_names
+from symphony.supervised.processes.identity import ProcessId, is_alive, program_name
+from symphony.supervised.processes.membership import (
+    RunProcesses,
+    is_command,
+    owner_names,
+    owners_of,
+)
 from symphony.supervised.processes.process_groups import send_signal
 from symphony.supervised.processes.stop_record import STRAYS, Kind
+from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.process_handles import open_pidfd
 
 if TYPE_CHECKING:
     from symphony.supervised.processes.stop_record import StopRecord
+
+
+class Stray(NamedTuple):
+    """A program on this machine; see `process_host.LeftProgram`."""
+
+    process: ProcessId
+    program: str
+
+    def watch(self, loop: EventLoop, on_exit: Callable[[], None]) -> None:
+        """Call ``on_exit`` when the program has exited; see `process_host.LeftProgram`."""
+        pidfd = open_pidfd(self.process.pid)
+        # If the program has exited meanwhile, another one can have its pid.
+        if not is_alive(self.process):
+            if pidfd is not None:
+                os.close(pidfd)
+            loop.post(on_exit)
+        elif pidfd is not None:
+            loop.watch(pidfd, functools.partial(_handle_exit, loop, pidfd, on_exit))
+
+
+def _handle_exit(loop: EventLoop, pidfd: int, on_exit: Callable[[], None]) -> None:
+    loop.unwatch(pidfd)
+    os.close(pidfd)
+    on_exit()
 
 
 class Strays:
@@ -60,10 +91,14 @@ class Strays:
                 send_signal(process, signal.SIGTERM)
         return bool(strays)
 
-    def owners(self, leaders: Mapping[str, ProcessId], names: Collection[str]) -> set[str]:
-        """Return the owners of the strays; see `ProcessHost.stray_owners`."""
-        found = owner_names(self._find(leaders, spares_commands=True), leaders, names)
-        return {name for name in found if name is not None}
+    def find(self, leaders: Mapping[str, ProcessId], names: Collection[str]) -> dict[str, Stray]:
+        """Return the oldest stray of each process that has some; see `ProcessHost.find_strays`."""
+        owners = owners_of(self._find(leaders, spares_commands=True), leaders, names)
+        oldest: dict[str, ProcessId] = {}
+        for process, name in sorted(owners.items(), key=lambda item: item[0].birth):
+            if name is not None:
+                oldest.setdefault(name, process)
+        return {name: Stray(item, program_name(item.pid)) for name, item in oldest.items()}
 
     def _find(self, leaders: Mapping[str, ProcessId], *, spares_commands: bool) -> list[ProcessId]:
         groups = {leader.pid for leader in leaders.values()}

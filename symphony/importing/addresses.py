@@ -227,9 +227,10 @@ class _Addresses:
             if key in settings:
                 where = "command" if key == "args" else key_of_command
                 settings[key] = self._words(settings[key], where)
-        command = settings.get("ready", {}).get("command")
-        if isinstance(command, list):
-            settings["ready"]["command"] = self._words(command, "healthcheck")
+        for test in ("ready", "healthy"):
+            command = settings.get(test, {}).get("command")
+            if isinstance(command, list):
+                settings[test]["command"] = self._words(command, "healthcheck")
         own = {self._process.name, *settings.get("binds", {}), *settings.get("exposes", {})}
         others = [name for name in self._used if name not in own]
         if others:

@@ -18,9 +18,13 @@ from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
 from symphony.importing.service_images import Images
 from symphony.model.document.other_formats import known_keys
-from symphony.model.document.other_formats.known_keys import service_names, translate
+from symphony.model.document.other_formats.known_keys import (
+    health_limits,
+    service_names,
+    translate,
+)
 from symphony.model.document.other_formats.translation import Untranslatable
-from symphony.model.document.other_formats.values import flag, signal_name, words
+from symphony.model.document.other_formats.values import flag, mapping, signal_name, words
 from symphony.model.settings.merging import deep_merged
 from symphony.plan.shell import runs_entry_point
 from symphony.support.names import suggested_name
@@ -82,6 +86,8 @@ _FIXED_KEYS: dict[str, tuple[str, ...]] = {
 _KUBERNETES_KEYS = frozenset({"container_yml", "node_selector", "pod_yml"})
 # The order of the keys in the result.
 _FIRST_KEYS = ("replicas", "container_image", "command", "args", "start_dir")
+# The label of the services that https://github.com/willfarrell/docker-autoheal restarts.
+_AUTOHEAL = "autoheal"
 _CONNECTED = "all processes of an experiment can connect to each other"
 
 
@@ -183,6 +189,7 @@ class _Import:
         for key, value in process.given.items():
             if key not in _OWN_KEYS and not key.startswith("x-") and value is not None:
                 self._translate_key(process, key, value)
+        self._translate_autoheal(process)
         _rename_bound_services(process)
         given = process.given
         image = self._images.translate(
@@ -241,6 +248,21 @@ class _Import:
         if translation.settings and translation.settings.keys() <= _KUBERNETES_KEYS:
             self._omit(where, "only Kubernetes applies this setting")
         _merge(process.settings, translation.settings)
+
+    def _translate_autoheal(self, process: Process) -> None:
+        """Let a test restart a service that the program autoheal restarts.
+
+        compose itself does not restart services whose test fails.
+        """
+        test = process.settings.get("ready", {}).get("command")
+        if test is None or not flag(_labels(process).get(_AUTOHEAL)):
+            return
+        limits = health_limits(process.given["healthcheck"])
+        process.settings["healthy"] = {"command": list(test), **limits}
+        if "restart_policy" not in process.settings:
+            process.settings["restart_policy"] = "OnFailure"
+            place = f"{process.where}.labels.{_AUTOHEAL}"
+            self._omit(place, "the process is also restarted after other failures")
 
     def _translate_command(self, process: Process) -> None:
         """Translate the entry point and the command.
@@ -417,7 +439,7 @@ class _Import:
             for key in [key for key in network or {} if key != "aliases"]:
                 place = f"{process.where}.networks.{name}.{key}"
                 self._omit(place, "there is no equivalent", "use the addresses of services")
-        if given.get("labels"):
+        if given.get("labels") and _labels(process).keys() != {_AUTOHEAL}:
             self._omit(
                 f"{process.where}.labels",
                 "labels of compose often configure other programs",
@@ -442,6 +464,14 @@ class _Import:
             if known[host].profile is not None and process.profile != known[host].profile:
                 fix = "switch it on, too"
                 self._omit(f"{where}.{host}", f"{host!r} can be switched off", fix)
+
+
+def _labels(process: Process) -> dict[str, Any]:
+    """Return the labels of a service, or nothing if their form is unexpected."""
+    try:
+        return mapping(process.given.get("labels") or {})
+    except TypeError:
+        return {}
 
 
 def _rename_bound_services(process: Process) -> None:

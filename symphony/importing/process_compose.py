@@ -60,9 +60,9 @@ _EXPERIMENT_KEYS = frozenset(
 # The keys of a process, and the keys in the file from which they are translated.
 _KEYS = {
     "cmd": "command",
-    "container_yml": "liveness_probe",
     "env": "environment",
     "exposes": "readiness_probe",
+    "healthy": "liveness_probe",
     "ready": "readiness_probe",
     "restart_policy": "availability",
     "start_dir": "working_dir",

@@ -1,4 +1,4 @@
-"""The probes in process-compose files, which become readiness tests and probes of Kubernetes."""
+"""The probes in process-compose files, which become readiness tests and health tests."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ from symphony.importing.process_compose_values import Values
 _LOG_TIMEOUT_SECONDS = 600
 _MIN_TIMEOUT_SECONDS = 60
 _OWN_HOSTS = ("127.0.0.1", "0.0.0.0", "::1", "localhost")
-# The fields of a probe of Kubernetes.
-_FIELDS = {
-    "initial_delay_seconds": "initialDelaySeconds",
-    "period_seconds": "periodSeconds",
-    "timeout_seconds": "timeoutSeconds",
-    "failure_threshold": "failureThreshold",
-}
+# The fields of a liveness probe that are settings of a health test.
+_FIELDS = {"period_seconds": "every", "failure_threshold": "failures", "timeout_seconds": "timeout"}
 
 
 def add_probes(
@@ -27,14 +22,17 @@ def add_probes(
     """Add the tests of a process to its settings. ``name`` is the name of the process."""
     if given.get("ready_log_line"):
         settings["ready"] = {"log": str(given["ready_log_line"]), "timeout": _LOG_TIMEOUT_SECONDS}
-    for key, add in (("readiness_probe", _add_readiness), ("liveness_probe", _add_liveness)):
+    for key, add, example in (
+        ("readiness_probe", _add_readiness, "ready: {command: [check.sh], timeout: 30}"),
+        ("liveness_probe", _add_liveness, "healthy: {command: [check.sh], every: 10}"),
+    ):
         probe = given.get(key)
         if probe is None:
             continue
         try:
             add(settings, name, probe, values.below(key))
         except (TypeError, ValueError, AttributeError, KeyError):
-            fix = "write for example ready: {command: [check.sh], timeout: 30}"
+            fix = f"write for example {example}"
             values.below(key).omit("the value has an unexpected form", fix)
 
 
@@ -44,19 +42,46 @@ def _add_readiness(
     period = max(1, int(probe.get("period_seconds", 10)))
     failures = max(1, int(probe.get("failure_threshold", 3)))
     timeout = int(probe.get("initial_delay_seconds", 0)) + period * failures
-    if int(probe.get("success_threshold", 1)) > 1:
-        values.below("success_threshold").omit("one success is enough")
+    _report_successes(probe, values)
     if "timeout_seconds" in probe:
         values.below("timeout_seconds").omit("symphony sets the time limit of one test")
-    ready: dict[str, Any]
+    test = _test(settings, name, probe, values)
+    settings["ready"] = {**test, "timeout": max(_MIN_TIMEOUT_SECONDS, timeout)}
+
+
+def _add_liveness(
+    settings: dict[str, Any], name: str, probe: Mapping[str, Any], values: Values
+) -> None:
+    limits = {_FIELDS[key]: int(probe[key]) for key in _FIELDS if key in probe}
+    # The default of process-compose replaces smaller numbers.
+    limits = {key: value for key, value in limits.items() if value >= 1}
+    _report_successes(probe, values)
+    if int(probe.get("initial_delay_seconds", 0)) > limits.get("every", 10):
+        values.below("initial_delay_seconds").omit(
+            "the first test begins after period_seconds, or when the process is ready",
+            "set ready if the process needs more time",
+        )
+    settings["healthy"] = {**_test(settings, name, probe, values), **limits}
+
+
+def _report_successes(probe: Mapping[str, Any], values: Values) -> None:
+    if int(probe.get("success_threshold", 1)) > 1:
+        values.below("success_threshold").omit("one success is enough")
+
+
+def _test(
+    settings: dict[str, Any], name: str, probe: Mapping[str, Any], values: Values
+) -> dict[str, Any]:
+    """Return the test of a probe. The port of an HTTP request becomes that of a service."""
     if probe.get("exec"):
-        ready = {"command": _command(probe["exec"], values)}
-    else:
-        http = probe["http_get"]
-        settings["exposes"] = {name: _port(http, values)}
-        ready = {"http": [name, values.text(http.get("path") or "/")]}
-        _report_options(http, values.below("http_get"))
-    settings["ready"] = {**ready, "timeout": max(_MIN_TIMEOUT_SECONDS, timeout)}
+        return {"command": _command(probe["exec"], values)}
+    http = probe["http_get"]
+    port = _port(http, values)
+    services = settings.setdefault("exposes", {})
+    service = name if services.get(name, port) == port else f"{name}-health"
+    services[service] = port
+    _report_options(http, values.below("http_get"))
+    return {"http": [service, values.text(http.get("path") or "/")]}
 
 
 def _report_options(http: Mapping[str, Any], values: Values) -> None:
@@ -68,23 +93,6 @@ def _report_options(http: Mapping[str, Any], values: Values) -> None:
         values.omit("the test is a GET request without headers", fix)
     if str(http.get("status_code", "200")) != "200":
         values.below("status_code").omit("the codes 200 to 399 are accepted")
-
-
-def _add_liveness(
-    settings: dict[str, Any], _name: str, probe: Mapping[str, Any], values: Values
-) -> None:
-    fields: dict[str, Any] = {}
-    if probe.get("exec"):
-        fields["exec"] = {"command": _command(probe["exec"], values)}
-    else:
-        http = probe["http_get"]
-        path = values.text(http.get("path") or "/")
-        fields["httpGet"] = {"port": _port(http, values), "path": path}
-    for key, field in _FIELDS.items():
-        if key in probe:
-            fields[field] = int(probe[key])
-    settings["container_yml"] = {"livenessProbe": fields}
-    values.omit("only Kubernetes restarts a process whose test fails")
 
 
 def _command(test: Mapping[str, Any], values: Values) -> list[str]:

@@ -552,6 +552,47 @@ def test_variables_whose_values_determine_the_result(tmp_path: Path) -> None:
     ]
 
 
+def test_a_service_that_autoheal_restarts_has_a_health_test(tmp_path: Path) -> None:
+    result = imported(
+        tmp_path,
+        """
+        services:
+          db: {image: redis, expose: [6379]}
+          healed:
+            image: rl:1
+            healthcheck: {test: [CMD, ping, "db:6379"], interval: 1500ms, retries: 2}
+            labels: [autoheal=true]
+          kept:
+            image: rl:1
+            restart: always
+            healthcheck: {test: ping, timeout: 5s}
+            labels: {autoheal: "true", traefik.enable: "true"}
+          without: {image: rl:1, labels: {autoheal: "true"}}
+          refused: {image: rl:1, healthcheck: {test: ping}, labels: {autoheal: "false"}}
+        """,
+    )
+    processes = result.document["processes"]
+    healed = processes["healed"]
+    assert healed["healthy"] == {
+        "command": ["ping", "${db.addr}"],
+        "every": 2,
+        "failures": 2,
+        "timeout": 30,
+    }
+    assert (healed["ready"]["command"], healed["restart_policy"]) == (
+        healed["healthy"]["command"],
+        "OnFailure",
+    )
+    limits = {"every": 30, "failures": 3, "timeout": 5}
+    assert processes["kept"]["healthy"] == {"command": ["sh", "-c", "ping"], **limits}
+    assert processes["kept"]["restart_policy"] == "Always"
+    assert "healthy" not in {**processes["without"], **processes["refused"]}
+    assert [reason for reason in reasons(result) if "labels" in reason] == [
+        "services.healed.labels.autoheal: the process is also restarted after other failures",
+        "services.kept.labels: labels of compose often configure other programs",
+    ]
+
+
 def test_the_values_in_a_raw_env_file_are_unchanged(tmp_path: Path) -> None:
     (tmp_path / "raw.env").write_text("# no\nHASH=$2y$10$a\nHOME_DIR=${HOME}/x\nQUOTED='q' # q\n")
     document = imported(

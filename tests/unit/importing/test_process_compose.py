@@ -97,11 +97,38 @@ def reasons(result: Imported) -> list[str]:
         ("command: c\nready_log_line: up", {"cmd": "c", "ready": {"log": "up", "timeout": 600}}),
         (
             "command: c\nliveness_probe: {http_get: {port: 80}, period_seconds: 5}",
+            {"cmd": "c", "exposes": {"p": 80}, "healthy": {"http": ["p", "/"], "every": 5}},
+        ),
+        (
+            "command: c\nliveness_probe: {exec: {command: check, working_dir: a b}, "
+            "period_seconds: 0, timeout_seconds: 7, failure_threshold: 2}",
             {
                 "cmd": "c",
-                "container_yml": {
-                    "livenessProbe": {"httpGet": {"port": 80, "path": "/"}, "periodSeconds": 5}
+                "healthy": {
+                    "command": ["sh", "-c", "cd 'a b' && check"],
+                    "failures": 2,
+                    "timeout": 7,
                 },
+            },
+        ),
+        (
+            "command: c\nreadiness_probe: {http_get: {port: 80}}\n"
+            "liveness_probe: {http_get: {port: 80, path: /up}}",
+            {
+                "cmd": "c",
+                "exposes": {"p": 80},
+                "ready": {"http": ["p", "/"], "timeout": 60},
+                "healthy": {"http": ["p", "/up"]},
+            },
+        ),
+        (
+            "command: c\nreadiness_probe: {http_get: {port: 80}}\n"
+            "liveness_probe: {http_get: {port: 81}}",
+            {
+                "cmd": "c",
+                "exposes": {"p": 80, "p-health": 81},
+                "ready": {"http": ["p", "/"], "timeout": 60},
+                "healthy": {"http": ["p-health", "/"]},
             },
         ),
     ],
@@ -269,7 +296,7 @@ def test_what_has_no_equivalent_is_reported(tmp_path: Path) -> None:
               success_threshold: 2
               timeout_seconds: 3
               http_get: {host: example.org, scheme: https, port: 80, status_code: 204}
-            liveness_probe: {exec: {command: check}}
+            liveness_probe: {exec: {command: check}, initial_delay_seconds: 20}
         """,
     )
     assert reasons(result) == [
@@ -279,7 +306,8 @@ def test_what_has_no_equivalent_is_reported(tmp_path: Path) -> None:
         "processes.p.readiness_probe.http_get.host: the test runs against the process itself",
         "processes.p.readiness_probe.http_get: the test is a GET request without headers",
         "processes.p.readiness_probe.http_get.status_code: the codes 200 to 399 are accepted",
-        "processes.p.liveness_probe: only Kubernetes restarts a process whose test fails",
+        "processes.p.liveness_probe.initial_delay_seconds: the first test begins after "
+        "period_seconds, or when the process is ready",
         "processes.p.description: there is no equivalent",
         "processes.p.is_daemon: a program that puts itself into the background is stopped when its "
         "parent exits",

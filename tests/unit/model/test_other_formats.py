@@ -148,6 +148,24 @@ CASES: list[tuple[str, Any, dict[str, Any]]] = [
         {"exec": {"command": "test -f up"}, "period_seconds": 30},
         {"ready": {"command": ["sh", "-c", "test -f up"], "timeout": 90}},
     ),
+    (
+        "livenessProbe",
+        {"httpGet": {"port": 80}, "periodSeconds": 5, "timeoutSeconds": 2, "failureThreshold": 4},
+        {
+            "binds": {"web": 80},
+            "healthy": {"http": ["web", "/"], "every": 5, "failures": 4, "timeout": 2},
+        },
+    ),
+    (
+        "livenessProbe",
+        {"tcpSocket": {"port": 80}},
+        {"binds": {"web": 80}, "healthy": {"tcp": "web"}},
+    ),
+    (
+        "liveness_probe",
+        {"exec": {"command": "check"}, "period_seconds": 30},
+        {"healthy": {"command": ["sh", "-c", "check"], "every": 30}},
+    ),
     ("num_replicas", 4, {"replicas": 4}),
     ("max_retries", 2, {"job": {"backoff_limit": 2}}),
     (
@@ -215,6 +233,8 @@ def test_a_volume_is_translated(item: Any, volume: dict[str, Any]) -> None:
         ("mem_limit", "much"),
         ("resources", {"limits": {"example.com/fpga": 1}}),
         ("gpus", "many"),
+        ("livenessProbe", {"grpc": {"port": 80}}),
+        ("livenessProbe", {"httpGet": {"port": "web"}}),
     ],
 )
 def test_a_value_of_another_form_is_not_translated(key: str, value: Any) -> None:

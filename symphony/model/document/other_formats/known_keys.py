@@ -95,26 +95,57 @@ def _healthcheck(value: Any, _name: str) -> Translation:
     return _with_note({"ready": ready}, note)
 
 
+def health_limits(healthcheck: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the times and the number of tests of a health check of compose, for ``healthy``.
+
+    Raises ValueError if one of them is invalid.
+    """
+    return {
+        "every": max(1, math.ceil(values.seconds(healthcheck.get("interval", "30s")))),
+        "failures": max(1, int(healthcheck.get("retries", 3))),
+        "timeout": max(1, math.ceil(values.seconds(healthcheck.get("timeout", "30s")))),
+    }
+
+
+def _liveness_probe(value: Any, name: str) -> Translation:
+    """Translate a liveness probe of Kubernetes or process-compose."""
+    limits: dict[str, Any] = {}
+    for field, key, setting in (
+        ("periodSeconds", "period_seconds", "every"),
+        ("failureThreshold", "failure_threshold", "failures"),
+        ("timeoutSeconds", "timeout_seconds", "timeout"),
+    ):
+        limit = value.get(field, value.get(key))
+        if limit is not None:
+            limits[setting] = values.number(limit)
+    service, test = _probe_test(value, name)
+    return _settings(**service, healthy={**test, **limits})
+
+
 def _readiness_probe(value: Any, name: str) -> Translation:
     """Translate a readiness probe of Kubernetes or process-compose."""
     period = values.number(value.get("periodSeconds", value.get("period_seconds", 10)))
     failures = values.number(value.get("failureThreshold", value.get("failure_threshold", 3)))
     delay = values.number(value.get("initialDelaySeconds", value.get("initial_delay_seconds", 0)))
     timeout = max(60, delay + period * failures)
+    service, test = _probe_test(value, name)
+    return _settings(**service, ready={**test, "timeout": timeout})
+
+
+def _probe_test(value: Any, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the service that a probe tests, as a setting, and the test."""
     program = value.get("exec")
     http = value.get("httpGet", value.get("http_get"))
     service = suggested_name(name)
     if program is not None:
         command = program["command"]
         argv = ["sh", "-c", command] if isinstance(command, str) else values.names(command)
-        return _settings(ready={"command": argv, "timeout": timeout})
+        return {}, {"command": argv}
     if http is not None:
-        return _settings(
-            binds={service: int(http["port"])},
-            ready={"http": [service, str(http.get("path", "/"))], "timeout": timeout},
-        )
+        test = {"http": [service, str(http.get("path", "/"))]}
+        return {"binds": {service: int(http["port"])}}, test
     port = int((value.get("tcpSocket") or value["tcp_socket"])["port"])
-    return _settings(binds={service: port}, ready={"tcp": service, "timeout": timeout})
+    return {"binds": {service: port}}, {"tcp": service}
 
 
 _POLICIES = {
@@ -550,6 +581,7 @@ _POD_YML = "set it in pod_yml: {spec: {...}} for Kubernetes"
 _CONTAINER_YML = "set it in container_yml for Kubernetes"
 _RESOURCES = "resource_limit: {cpu: 1, memory: 512Mi, gpu: 1}"
 _READY = "ready: {command: [check.sh], timeout: 30}"
+_HEALTHY = "healthy: {command: [check.sh], every: 10, failures: 3}"
 _RESTART = "restart_policy: OnFailure"
 _MEMORY = "resource_limit: {memory: 512Mi}"
 
@@ -661,7 +693,7 @@ PROCESS_KEYS: dict[str, ForeignKey] = {
     "affinity": _key(_pod_field("affinity"), "pod_yml: {spec: {affinity: {...}}}"),
     "containers": _without_equivalent("describe each container as a process of a group"),
     "imagePullPolicy": _key(_renamed("image_pull_policy"), "image_pull_policy: Always"),
-    "livenessProbe": _without_equivalent("set it in container_yml: {livenessProbe: {...}}"),
+    "livenessProbe": _key(_liveness_probe, _HEALTHY),
     "nodeSelector": _key(_renamed("node_selector"), "node_selector: {pool: gpu}"),
     "readinessProbe": _key(_readiness_probe, _READY),
     "resources": _key(_kube_resources, _RESOURCES),
@@ -709,6 +741,7 @@ PROCESS_KEYS: dict[str, ForeignKey] = {
     "stopwaitsecs": _key(_stop_grace_period, "termination_grace_period: 30"),
     # process-compose
     "availability": _key(_availability, _RESTART),
+    "liveness_probe": _key(_liveness_probe, _HEALTHY),
     "readiness_probe": _key(_readiness_probe, _READY),
     "shutdown": _key(_shutdown, "termination_grace_period: 30"),
 }

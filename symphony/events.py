@@ -352,7 +352,8 @@ def _running_events(
         # The experiment can end because of this, which is then the reason.
         is_reason = process.reason_code is ReasonCode.NOT_READY and process.reason
         yield event(EventKind.NOT_READY, process.reason if is_reason else "not ready in time")
-    if process.reason_code is ReasonCode.UNHEALTHY and old.reason_code is not process.reason_code:
+    is_unhealthy = process.reason_code is ReasonCode.UNHEALTHY and process.state is State.RUNNING
+    if is_unhealthy and old.reason_code is not process.reason_code:
         yield event(EventKind.UNHEALTHY, process.reason)
     is_stopping = process.reason_code in (ReasonCode.STOPPING, ReasonCode.DELETING)
     if is_stopping and process.reason_code is not old.reason_code:

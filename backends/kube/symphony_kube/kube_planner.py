@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.code.take_snapshots import take_snapshots
-from symphony.errors import SpecError
 from symphony.plan.resolution.addresses import AddressScheme
 from symphony.plan.resolve import resolve
 from symphony_kube.api.kube_experiment import KubeExperiment
@@ -91,7 +90,6 @@ class KubePlanner:
         earlier = {} if running is None else running.options
         recorded, launch = self.launch_options(request.options, earlier)
         plan = self.plan(experiment, request.defaults, launch, present)
-        _refuse_health_tests(plan)
         files = read_files(plan)
         archives = take_snapshots(experiment)
         check_start_directories(plan, archives)
@@ -180,14 +178,3 @@ class KubePlanner:
         ):
             return manifest
         return with_listed_script(manifest)
-
-
-def _refuse_health_tests(plan: Plan) -> None:
-    """Raise `SpecError` if a process has a health test, without which it would not be tested."""
-    for process in plan:
-        if process.settings.healthy is not None:
-            raise SpecError(
-                f"process {process.path!r} has healthy, which the kube backend does not support "
-                "yet; use container_yml: {livenessProbe: ...}",
-                path=(*process.document_path, "healthy"),
-            )

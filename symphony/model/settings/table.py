@@ -505,7 +505,7 @@ class Settings:
         unset=None,
         accepts="Keywords",
         example="binds: api\nhealthy: {http: [api, /health], every: 10, failures: 3, timeout: 5}",
-        honoured_by=ONLY_SUPERVISED,
+        honoured_by=EVERYWHERE,
     )
     starts_after: dict[str, str] = _setting(
         POD,

@@ -124,6 +124,18 @@ def group(exp: Experiment) -> None:
     ).mount_shared_memory()
 
 
+def health(exp: Experiment) -> None:
+    """Tests that begin after the start, after a readiness test, and after the time for a line."""
+    web = exp.new_process("web", container_image=IMAGE, command=["./web", "-p", "80"])
+    web.binds({"web": 80}).ready(http=("web", "/ready"), timeout=90)
+    web.healthy(http=("web", "/health"), every="1m", failures=2, timeout=7)
+    queue = exp.new_process("queue", container_image=IMAGE, cmd="exec ./queue", start_dir="data")
+    queue.ready(log="^up$", timeout=90.5).healthy(command="./check").restart_policy("Always")
+    again = exp.new_process("again", container_image=IMAGE, command="./again")
+    again.healthy(command=["./check"]).restart_policy("OnFailure")
+    exp.new_process("image", container_image=IMAGE).binds("image").healthy(tcp="image").job()
+
+
 def job(exp: Experiment) -> None:
     """Jobs with different settings, and a Pod that waits for one."""
     exp.new_process("plain", container_image=IMAGE, command="work").job()
@@ -247,6 +259,7 @@ SPECIMENS = {
     for specimen in (
         Specimen(build=everything, secrets=SECRETS, options=EVERYTHING),
         Specimen(build=group),
+        Specimen(build=health),
         Specimen(build=job),
         Specimen(
             build=shared, secrets=SECRETS, options=RenderOptions(jobs_only=True), namespace="team-a"

@@ -23,6 +23,9 @@ STOP_MARK = f"{_MARK}stop"
 # The directory in the containers of processes that contains the script "stop".
 SCRIPTS_DIRECTORY = "/symphony/scripts"
 STOP_PATH = f"{SCRIPTS_DIRECTORY}/stop"
+# The line that "stop" adds to the termination message of a container. It is the only trace of the
+# stop in the status of a Pod.
+STOPPED_MESSAGE = "symphony: stopped by Kubernetes"
 # The exit code of the script that sends a signal if no process handles the signal.
 UNHANDLED_CODE = 3
 # The integers of a shell have 64 bits, and it counts hundredths of a second.
@@ -104,16 +107,22 @@ def stop_command(
     grace: int,
     *,
     group: bool = False,
+    report: bool = False,
+    failure: bool = False,
     command: Sequence[str] = (),
     mounted: bool = False,
 ) -> list[str]:
     """Return the command that stops the program of a container.
 
     ``number`` is the number of the signal, and ``grace`` the grace period in seconds. With
-    ``group``, all processes receive the signal. ``command`` stops the program instead of the
-    signal. With ``mounted``, the container has the script at `STOP_PATH`.
+    ``group``, all processes receive the signal. With ``report``, the termination message of the
+    container contains `STOPPED_MESSAGE`, and with ``failure`` also, its exit code is not 0 if its
+    first process is a script. ``command`` stops the program instead of the signal. With
+    ``mounted``, the container has the script at `STOP_PATH`.
     """
-    arguments = [str(number), str(late_centiseconds(grace)), "", "group" if group else "", *command]
+    given = {"group": group, "report": report, "failure": report and failure}
+    modes = " ".join(mode for mode, is_given in given.items() if is_given)
+    arguments = [str(number), str(late_centiseconds(grace)), "", modes, *command]
     if mounted:
         return [SHELL, STOP_PATH, *arguments]
     return [SHELL, "-c", script("stop"), SHELL, *arguments]

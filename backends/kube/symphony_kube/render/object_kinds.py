@@ -55,6 +55,17 @@ def is_restarted_by_job(unit: PlannedUnit) -> bool:
     return is_limited and not unit.is_group
 
 
+def is_judged_by_exit_code(unit: PlannedUnit, context: RenderContext) -> bool:
+    """Return whether Kubernetes decides by the exit code of a unit whether it has failed.
+
+    Otherwise, symphony decides this, or the unit is restarted after each exit.
+    """
+    if unit.job_set is not None or is_job(unit, context):
+        return True
+    is_restarted = unit.processes[0].restart.policy == "OnFailure"
+    return is_restarted and not is_restarted_by_supervisor(unit, context)
+
+
 def is_created_later(unit: PlannedUnit, context: RenderContext) -> bool:
     """Return whether Pods of a unit are also created when no command of the user runs."""
     if unit.processes[0].starts_after or unit.rank_of is not None or is_job(unit, context):

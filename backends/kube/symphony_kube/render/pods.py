@@ -14,6 +14,7 @@ from symphony_kube.render.given_fields.cluster_overrides import with_cluster_ove
 from symphony_kube.render.given_fields.merge import merge, to_plain_data
 from symphony_kube.render.object_kinds import (
     is_created_later,
+    is_judged_by_exit_code,
     is_restarted_by_job,
     is_restarted_by_supervisor,
 )
@@ -181,6 +182,7 @@ def pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
             ports_of.get(process.name, []),
             mounted.mounts.get(process.name),
             context,
+            is_judged_by_exit_code=is_judged_by_exit_code(unit, context),
         )
         for process in unit.processes
     ]
@@ -236,11 +238,13 @@ def _with_stop_hooks(spec: Object, unit: PlannedUnit, context: RenderContext) ->
     if not isinstance(grace, int) or spec.get("hostPID"):
         return spec
     processes = {process.name: process for process in unit.processes}
+    failure = is_judged_by_exit_code(unit, context)
+    mounted = mounts_scripts(context)
     containers = []
     for item in spec["containers"]:
         process = processes.get(item.get("name", ""))
         if process is not None:
-            item = with_stop_hook(process, item, grace, mounted=mounts_scripts(context))
+            item = with_stop_hook(process, item, grace, failure=failure, mounted=mounted)
         containers.append(item)
     return with_mounted_script({**spec, "containers": containers}, context.scope)
 

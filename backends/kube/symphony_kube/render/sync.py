@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from symphony.code.delta import CODE, REMOVED
 from symphony.plan.plan import PlannedProcess
-from symphony_kube.render.container_scripts import FIRST_PROCESS_MARK, SHELL
+from symphony_kube.render.container_scripts import FIRST_PROCESS_MARK, SHELL, script
 from symphony_kube.render.file_objects.code_volumes import TARGET_PATH
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.text import Object, escape
@@ -54,6 +54,7 @@ await() {{
         [ -n "$interrupted" ] || return 0
     done
 }}
+{script("end")}
 session=
 [ -t 0 ] || ! command -v setsid >/dev/null || session=setsid
 # Some shells report the end of a program by a signal.
@@ -69,7 +70,7 @@ while :; do
     await
     [ -z "$session" ] || kill -KILL -"$program" 2>/dev/null
     program=
-    [ -f "$directory/{_UPDATE}" ] && [ -z "$stopping" ] || exit "$code"
+    [ -f "$directory/{_UPDATE}" ] && [ -z "$stopping" ] || end
 done
 """
 # This script runs in a container that runs the script above. "$1" is the directory of the volume,

@@ -78,7 +78,7 @@ class JobSetRank(ObservedAttempt):
                 container = succeeded_with_job(container, job)
             elif restarts and pod.has_failed and exited.state is State.FAILED:
                 cause = exited.cause.text
-                if exited.exit_code is not None:
+                if exited.exit_code is not None and not exited.failed_tests:
                     cause = f"exit code {exited.exit_code}"
                 container = self._restarting(exited, job, cause)
             elif self._awaits_job_set(container, pod, job, can_restart=restarts):
@@ -235,7 +235,7 @@ def describe_failure(pods: Iterable[PodStatus], attempt: int) -> str:
     if not found:
         return ""
     _, _, name, first = min(found, key=lambda item: item[:3])
-    if first.exit_code is not None:
+    if first.exit_code is not None and not first.failed_tests:
         return f"{name} exited with {first.exit_code}"
     return f"{name} failed ({first.reason})" if first.reason else f"{name} failed"
 

@@ -185,7 +185,9 @@ class ObservedAttempt:
         for name, container in containers.items():
             updated = replace(container, restarts=container.restarts + earlier_pods)
             if job.result is State.SUCCEEDED:
-                updated = succeeded_with_job(updated, job)
+                # A Job counts an unhealthy process that has exited with 0 as successful.
+                if updated.cause.code is not ReasonCode.UNHEALTHY:
+                    updated = succeeded_with_job(updated, job)
             elif job.result is State.FAILED:
                 updated = self._job_failed(updated, job, expected_end=expected_end)
             elif pod.has_failed and _is_ignored(pod, job) and _can_retry(job, failures):
@@ -285,7 +287,9 @@ class ObservedAttempt:
         self, container: ContainerStatus, failures: int, limit: int
     ) -> ContainerStatus:
         why = "its Pod failed"
-        if container.exit_code not in (None, 0):
+        if container.cause.code is ReasonCode.UNHEALTHY:
+            why = container.reason
+        elif container.exit_code not in (None, 0):
             why = f"exit code {container.exit_code}"
         next_start = None
         if container.ended is not None:
@@ -400,6 +404,8 @@ def await_result(container: ContainerStatus, kind: str) -> ContainerStatus:
     result and has not finished.
     """
     exit_words = exit_text(container.exit_code)
+    if container.cause.code is ReasonCode.UNHEALTHY:
+        exit_words = container.reason
     return replace(
         container,
         state=State.RUNNING,

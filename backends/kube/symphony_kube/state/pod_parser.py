@@ -8,16 +8,18 @@ the fields. The field values of Kubernetes 1.20 and all later versions are suppo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from symphony.plan.policies import DEADLINE_EXCEEDED
-from symphony.status import ENDED, ReasonCode, State
+from symphony.status import ENDED, ReasonCode, State, unhealthy_reason
 from symphony_kube.api import labels
 from symphony_kube.api.labels import unit_of
 from symphony_kube.api.resources import parse_time
 from symphony_kube.record.encoded_record import NO_RECORD, record_in
+from symphony_kube.render.container_scripts import STOPPED_MESSAGE
 from symphony_kube.render.pod_parts.deadline import SHORTEST_DEADLINE_SECONDS
 from symphony_kube.render.pod_parts.disruption_rules import CONDITION
 from symphony_kube.state import reasons
@@ -35,6 +37,7 @@ from symphony_kube.state.pod_status import (
     ContainerRef,
     ContainerStatus,
     PodStatus,
+    UnhealthyEnd,
 )
 from symphony_kube.state.reasons import (
     CREATING,
@@ -52,6 +55,8 @@ _LOST = "ContainerStatusUnknown"
 _RESULTS = (State.SUCCEEDED, State.FAILED)
 # The exit codes of a container that was terminated by SIGKILL or SIGTERM.
 _EXIT_CODES_OF_STOPPED = (137, 143)
+# The number of failures in a row after which a probe has failed, if the probe does not set it.
+_PROBE_FAILURES = 3
 _UNFINISHED_PHASES = ("Pending", "Running")
 # The reasons for which a Pod is not ready because its node has decided that it finishes.
 _FINISHING_REASONS = ("PodCompleted", "PodFailed")
@@ -68,7 +73,8 @@ def parse_pod(pod: Object) -> PodStatus:
     metadata, spec = pod["metadata"], pod["spec"]
     status = pod.get("status") or {}
     annotations = metadata.get("annotations") or {}
-    conditions = {item["type"]: item for item in status.get("conditions") or ()}
+    parser = _PodParser(pod)
+    conditions = parser.conditions
     deadline = parse_time(metadata.get("deletionTimestamp"))
     delete_requested = None
     if deadline is not None:
@@ -85,8 +91,7 @@ def parse_pod(pod: Object) -> PodStatus:
     active_deadline = spec.get("activeDeadlineSeconds")
     unit, job, attempt = _unit(metadata), _job_of(metadata), _attempt(metadata)
     created = parse_time(metadata.get("creationTimestamp")) or 0.0
-    statuses = _by_name(status.get("containerStatuses"))
-    containers = _PodParser(metadata, spec, status, conditions, statuses).containers()
+    containers = parser.containers()
     return PodStatus(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
@@ -110,11 +115,26 @@ def parse_pod(pod: Object) -> PodStatus:
         is_stopped=active_deadline == SHORTEST_DEADLINE_SECONDS,
         probed=_probed(spec),
         refs=_container_refs(
-            pod, statuses, unit=unit, created=created, of_job=bool(job), attempt=attempt.number
+            pod,
+            parser.statuses,
+            unit=unit,
+            created=created,
+            of_job=bool(job),
+            attempt=attempt.number,
         ),
         containers=containers,
         **_parse_annotations(metadata, annotations, active_deadline, containers),
     )
+
+
+def find_unhealthy_end(pod: Object, name: str, terminated: Object) -> UnhealthyEnd | None:
+    """Return the end of an execution of the container ``name`` if it was stopped because it was
+    unhealthy. ``terminated`` is its termination.
+    """
+    if STOPPED_MESSAGE not in (terminated.get("message") or ""):
+        return None
+    containers = {container["name"]: container for container in pod["spec"]["containers"]}
+    return _PodParser(pod).unhealthy_end(containers.get(name, {}), terminated)
 
 
 def _scheduled(metadata: Object, conditions: Mapping[str, Object]) -> float | None:
@@ -274,21 +294,15 @@ def _by_name(statuses: Sequence[Object] | None) -> dict[str, Object]:
 class _PodParser:
     """A parser that derives the state of each container in one Pod."""
 
-    def __init__(
-        self,
-        metadata: Object,
-        spec: Object,
-        status: Object,
-        conditions: Mapping[str, Object],
-        statuses: Mapping[str, Object],
-    ) -> None:
-        self._metadata = metadata
-        self._spec = spec
-        self._status = status
-        self._phase = status.get("phase", "")
-        self._queue = (metadata.get("labels") or {}).get(labels.QUEUE, "")
-        self._conditions = conditions
-        self._statuses = statuses
+    def __init__(self, pod: Object) -> None:
+        self._metadata, self._spec = pod["metadata"], pod["spec"]
+        self._status = pod.get("status") or {}
+        self._phase = self._status.get("phase", "")
+        self._queue = (self._metadata.get("labels") or {}).get(labels.QUEUE, "")
+        self.conditions: Mapping[str, Object] = {
+            item["type"]: item for item in self._status.get("conditions") or ()
+        }
+        self.statuses = _by_name(self._status.get("containerStatuses"))
 
     def containers(self) -> dict[str, ContainerStatus]:
         """Return a mapping from container names to states."""
@@ -312,12 +326,12 @@ class _PodParser:
         return containers
 
     def _condition(self, kind: str) -> Object:
-        return self._conditions.get(kind, _NO_CONDITION)
+        return self.conditions.get(kind, _NO_CONDITION)
 
     # --- one container ---
 
     def _container(self, container: Object, blocked: ContainerStatus | None) -> ContainerStatus:
-        status = self._statuses.get(container["name"], {})
+        status = self.statuses.get(container["name"], {})
         state = status.get("state") or {}
         restarts = status.get("restartCount", 0)
         if "terminated" in state:
@@ -340,6 +354,8 @@ class _PodParser:
         if "readinessProbe" in container:
             is_ready = bool(status.get("ready"))
             ready_since = self._ready_since() if is_ready else None
+        # A kubelet starts such a container again before it reports its exit.
+        last = (status.get("lastState") or {}).get("terminated")
         return ContainerStatus(
             state=State.RUNNING,
             ready=is_ready,
@@ -347,6 +363,7 @@ class _PodParser:
             restarts=status.get("restartCount", 0),
             started=started,
             ready_since=ready_since,
+            unhealthy_end=None if last is None else self.unhealthy_end(container, last),
         )
 
     def _ready_since(self) -> float | None:
@@ -371,7 +388,8 @@ class _PodParser:
             exit_code = 128 + terminated["signal"]
         started = parse_time(terminated.get("startedAt"))
         ended = parse_time(terminated.get("finishedAt")) or _status_modified(self._metadata)
-        state, cause = self._result(container, terminated, exit_code or 0, ended)
+        end = self.unhealthy_end(container, terminated)
+        state, cause = self._result(container, terminated, exit_code or 0, ended, end)
         is_lost = state is not State.PENDING and terminated.get("reason") == _LOST
         if terminated.get("reason") in reasons.START_FAILURE_REASONS:
             # The exit code and start time that the runtime reports are placeholders.
@@ -400,17 +418,28 @@ class _PodParser:
             started=started,
             ended=ended,
             next_start=next_start,
+            unhealthy_end=end,
         )
 
     def _result(
-        self, container: Object, terminated: Object, exit_code: int, ended: float | None
+        self,
+        container: Object,
+        terminated: Object,
+        exit_code: int,
+        ended: float | None,
+        unhealthy_end: UnhealthyEnd | None,
     ) -> tuple[State, Reason]:
         """Return the state and its reason of a process whose container has terminated."""
-        if self._is_restarted(container, exit_code):
-            cause = Reason(reasons.restarting(exit_code), ReasonCode.BACKING_OFF)
+        has_failed = exit_code != 0 or unhealthy_end is not None
+        if self._is_restarted(container, has_failed=has_failed):
+            cause = Reason(_restart_cause(exit_code, unhealthy_end), ReasonCode.BACKING_OFF)
             return State.PENDING, _start_failure(terminated) or cause
         if terminated.get("reason") == _LOST:
             return self._lost(terminated)
+        if unhealthy_end is not None:
+            # The exit code only says how the process reacts to its stop.
+            text = unhealthy_reason("", unhealthy_end.failed_tests)
+            return State.FAILED, Reason(text, ReasonCode.UNHEALTHY)
         if exit_code:
             return State.FAILED, self._failure(container, terminated, exit_code)
         if self._was_stopped_with_pod(ended):
@@ -426,13 +455,36 @@ class _PodParser:
         if self._phase != "Failed":
             return False
         if self._status.get("reason") == "DeadlineExceeded":
-            is_stopped = self._spec.get("activeDeadlineSeconds") == SHORTEST_DEADLINE_SECONDS
+            is_stopped = _is_stopped_on_request(self._spec)
             return not is_stopped and self._has_reached_deadline(ended)
         disruption = self._condition(CONDITION)
         since = parse_time(disruption.get("lastTransitionTime"))
         if disruption.get("status") != "True" or since is None:
             return False
         return ended is not None and ended >= since
+
+    def unhealthy_end(self, container: Object, terminated: Object) -> UnhealthyEnd | None:
+        """Return the end of an execution if it was stopped because it was unhealthy, or None.
+
+        The status of a Pod does not contain this. However, it contains that the kubelet has stopped
+        the container, whose reason is the liveness probe unless the status shows another one.
+        """
+        probe = container.get("livenessProbe")
+        if probe is None or STOPPED_MESSAGE not in (terminated.get("message") or ""):
+            return None
+        ended = parse_time(terminated.get("finishedAt"))
+        if ended is None or terminated.get("reason") == "OOMKilled":
+            return None
+        if _is_stopped_on_request(self._spec):
+            # The deadline, and the reason of the Pod, are those of the request.
+            has_ended_with_pod = False
+        else:
+            has_ended_with_pod = self._has_reached_deadline(ended) or self._pod_reason() is not None
+        if has_ended_with_pod or ended >= _stop_time(self._metadata, self._spec):
+            return None
+        started = parse_time(terminated.get("startedAt"))
+        failures = int(probe.get("failureThreshold", _PROBE_FAILURES))
+        return UnhealthyEnd(failures, terminated.get("exitCode"), started, ended)
 
     def _has_reached_deadline(self, ended: float | None) -> bool:
         """Return whether a process exited after the active deadline of its Pod."""
@@ -487,13 +539,13 @@ class _PodParser:
         cause = pod_reason or never_started
         return replace(parsed, state=State.FAILED, cause=cause, stopping=running)
 
-    def _is_restarted(self, container: Object, exit_code: int) -> bool:
-        """Return whether the kubelet restarts a container that exited with ``exit_code``."""
+    def _is_restarted(self, container: Object, *, has_failed: bool) -> bool:
+        """Return whether the kubelet restarts a container that has exited."""
         if self._phase in FINISHED_PHASES or "deletionTimestamp" in self._metadata:
             return False
         pod_policy = self._spec.get("restartPolicy", "Always")
         policy = container.get("restartPolicy") or pod_policy
-        return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
+        return policy == "Always" or (policy == "OnFailure" and has_failed)
 
     # --- the Pod ---
 
@@ -535,6 +587,7 @@ class _PodParser:
             started=started,
             ended=parse_time(last.get("finishedAt")),
             next_start=_next_start(cause, waiting, last),
+            unhealthy_end=self.unhealthy_end(container, last),
         )
 
     def _waiting_reason(
@@ -549,7 +602,8 @@ class _PodParser:
             text = reasons.image_unavailable(reason, container.get("image", ""), message)
             return Reason(text, ReasonCode.IMAGE_UNAVAILABLE)
         if reason == "CrashLoopBackOff":
-            text = f"CrashLoopBackOff, {reasons.restarting(last.get('exitCode'))}"
+            why = _restart_cause(last.get("exitCode"), self.unhealthy_end(container, last))
+            text = f"CrashLoopBackOff, {why}"
             return _start_failure(last) or Reason(text, ReasonCode.BACKING_OFF)
         if reason in reasons.START_FAILURE_REASONS:
             return Reason(reasons.start_failure(message), ReasonCode.CANNOT_START)
@@ -622,6 +676,36 @@ def _execution_before_end(status: Object) -> Object | None:
     last: Object | None = (status.get("lastState") or {}).get("terminated")
     identifier = status.get("containerID")
     return last if last and identifier and last.get("containerID") == identifier else None
+
+
+def _is_stopped_on_request(spec: Object) -> bool:
+    """Return whether symphony has stopped a Pod on request."""
+    return bool(spec.get("activeDeadlineSeconds") == SHORTEST_DEADLINE_SECONDS)
+
+
+def _stop_time(metadata: Object, spec: Object) -> float:
+    """Return the time in seconds since the epoch at which a Pod was requested to stop.
+
+    It is infinity if there is no request, and 0 if the time is not known any more.
+    """
+    times = [math.inf]
+    if _is_stopped_on_request(spec):
+        annotations = metadata.get("annotations") or {}
+        # Kubernetes reports times in whole seconds.
+        times.append(math.floor(decode_control(annotations.get(labels.CONTROL)).stop))
+    deadline = parse_time(metadata.get("deletionTimestamp"))
+    if deadline is not None:
+        # The kubelet sets this to 0 when it removes the Pod.
+        grace = metadata.get("deletionGracePeriodSeconds") or 0
+        times.append(deadline - grace if grace else 0.0)
+    return min(times)
+
+
+def _restart_cause(exit_code: int | None, unhealthy_end: UnhealthyEnd | None) -> str:
+    """Return why a container is restarted."""
+    if unhealthy_end is not None:
+        return unhealthy_reason("", unhealthy_end.failed_tests)
+    return f"exit code {'unknown' if exit_code is None else exit_code}"
 
 
 def _next_start(reason: Reason, waiting: Object, last: Object) -> float | None:

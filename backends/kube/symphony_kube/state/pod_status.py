@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from symphony.plan.disruption import Disruption
 from symphony.status import ReasonCode, State
@@ -25,6 +26,19 @@ DEFAULT_GRACE_SECONDS = 30.0
 FINISHED_PHASES = ("Succeeded", "Failed")
 
 
+class UnhealthyEnd(NamedTuple):
+    """The end of an execution that the kubelet has stopped because its liveness probe had failed.
+
+    The kubelet does this after ``failed_tests`` failures in a row. ``started`` and ``ended`` are in
+    seconds since the epoch.
+    """
+
+    failed_tests: int
+    exit_code: int | None
+    started: float | None
+    ended: float
+
+
 @dataclass(slots=True, kw_only=True)
 class ContainerStatus:
     """The state of one process. This class implements `symphony.plan.start_order.Awaited`.
@@ -37,6 +51,8 @@ class ContainerStatus:
     and ``max_restarts`` are those of `symphony.status.ProcessStatus`. ``awaits_pod`` is true if the
     container has exited, but the result of the process depends on that of its Pod, which has not
     finished. Since Kubernetes 1.27, a Pod finishes more than a second after its last container.
+    ``unhealthy_end`` is the end of the latest execution, or of the previous one if the process is
+    running, if it was stopped because it was unhealthy, and otherwise None.
     """
 
     state: State = State.PENDING
@@ -56,6 +72,13 @@ class ContainerStatus:
     restart_number: int | None = None
     max_restarts: int | None = None
     awaits_pod: bool = False
+    unhealthy_end: UnhealthyEnd | None = None
+
+    @property
+    def failed_tests(self) -> int:
+        """After how many failed tests in a row the latest execution was stopped, or 0."""
+        end = self.unhealthy_end
+        return 0 if end is None or self.ended is None else end.failed_tests
 
     @property
     def reason(self) -> str:

@@ -19,6 +19,8 @@ from symphony_kube.state.pod_status import ContainerStatus
 
 # A number that means that an attempt exists. Kubernetes has no process numbers.
 PID = 1
+# Kubelets test processes, and the objects show only that a test has failed often enough.
+MAX_FAILED_TESTS = 1
 _NAME = "process"
 
 
@@ -60,6 +62,7 @@ def exit_of(
         exit_code=container.exit_code,
         reason=container.reason,
         reason_code=container.cause.code or ReasonCode.EXITED,
+        failed_tests=container.failed_tests,
         since=container.ended,
     )
 
@@ -102,7 +105,7 @@ def find_lateness(timeout: float, started: float, now: float) -> tuple[str, floa
 
 @functools.lru_cache(maxsize=64)
 def _wish(policy: RestartPolicy | None = None, *, timeout: float | None = None) -> Wish:
-    process = ProcessWish(_NAME)
+    process = ProcessWish(_NAME, max_failed_tests=MAX_FAILED_TESTS)
     if policy is not None:
         process = process._replace(restart=policy)
     if timeout is not None:

@@ -136,11 +136,6 @@ def exited(exit_code: int) -> Reason:
     return Reason(texts.get(exit_code, ""), ReasonCode.EXITED)
 
 
-def restarting(exit_code: int | None) -> str:
-    """Return why a container is restarted."""
-    return f"exit code {'unknown' if exit_code is None else exit_code}"
-
-
 def restart_delay_seconds(message: str) -> int:
     """Return the delay in the back-off message of a kubelet, or 0 if it contains none."""
     delay = _BACK_OFF.search(message)
@@ -194,7 +189,7 @@ def with_message(reason: str, message: str) -> str:
 
 def shorten(text: str) -> str:
     """Shorten ``text`` to a single line that fits into a table."""
-    return one_line(text, limit=MAX_REASON_CHARS).rstrip(". ")
+    return one_line(text, limit=MAX_REASON_CHARS).rstrip(".: ")
 
 
 def deadline_exceeded(seconds: int) -> Reason:

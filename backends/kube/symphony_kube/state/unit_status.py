@@ -237,6 +237,7 @@ class UnitStatus:
                 restarts=container.restarts,
                 ended=container.ended,
                 next_start=start,
+                unhealthy_end=container.unhealthy_end,
             )
 
     def _wait_for_replacement(self) -> None:

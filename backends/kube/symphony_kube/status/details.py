@@ -16,7 +16,7 @@ from symphony_kube.render.container_scripts import SHELL
 from symphony_kube.render.sync import START_SCRIPT
 from symphony_kube.render.text import escape
 from symphony_kube.status.container_environment import listed_variables, read_shared_variables
-from symphony_kube.status.event_sources.pod_events import event_time
+from symphony_kube.status.event_sources.event_times import last_time
 from symphony_kube.status.find_pod import find_container, pod_path
 
 if TYPE_CHECKING:
@@ -129,4 +129,4 @@ def to_process_event(item: Object) -> ProcessEvent:
     message = " ".join(str(item.get("message") or "").split())
     repeated = f" ({count} times)" if count > 1 else ""
     text = f"{item.get('reason') or 'note'}: {message}{repeated}"
-    return ProcessEvent(at=event_time(item) or None, text=text)
+    return ProcessEvent(at=last_time(item) or None, text=text)

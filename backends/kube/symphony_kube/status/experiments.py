@@ -92,8 +92,8 @@ def experiment_status(
     """Return an experiment's status. Raises `NotFound` if the experiment does not exist.
 
     This function lists the experiment's Pods, its Jobs if it has any, and the events of Pods if a
-    process is slow to be set up or to be ready. ``pods_request`` is a call of `list_pods` that has
-    already begun.
+    process is slow to be set up or to be ready, or was unhealthy. ``pods_request`` is a call of
+    `list_pods` that has already begun.
     """
     state, pods = observe_once(experiment, pods_request)
     if any(unit.logs for unit in state.units):
@@ -174,7 +174,7 @@ def explain(
     state: ExperimentState,
 ) -> ExperimentStatus:
     """Return ``status`` with a reason for each process that is slow to be set up or to be ready, or
-    that waits in a queue.
+    that waits in a queue, and with the last test of each process that was unhealthy.
     """
     status = explain_queues(experiment, status, state.objects.processes_of)
     return pod_events.explain_delays(experiment, status, pods, now=experiment.api.now())

@@ -6,12 +6,12 @@ and from the events of Kubernetes in the namespace.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, NotFound
-from symphony.events import EventKind, ExperimentEvent, events_between
+from symphony.events import EXIT_KINDS, EventKind, ExperimentEvent, events_between
 from symphony.status import ENDED, ExperimentStatus
 from symphony_kube.api import client
 from symphony_kube.api.errors import ApiError
@@ -19,16 +19,25 @@ from symphony_kube.api.resources import items_of
 from symphony_kube.render.attempt_names import first_name
 from symphony_kube.state.observe import observe
 from symphony_kube.status import experiments
-from symphony_kube.status.event_sources.earlier_runs import earlier_events
-from symphony_kube.status.event_sources.kubernetes_warnings import KubernetesWarnings, first_time
+from symphony_kube.status.event_sources.earlier_runs import (
+    earlier_events,
+    has_unhealthy_execution,
+    unhealthy_events,
+)
+from symphony_kube.status.event_sources.event_times import first_time
+from symphony_kube.status.event_sources.health_results import HealthResults
+from symphony_kube.status.event_sources.kubernetes_warnings import KubernetesWarnings
+from symphony_kube.status.event_sources.pod_events import list_events
 from symphony_kube.status.event_sources.supervisor_events import SupervisorEvents
 from symphony_kube.status.find_pod import pod_path
+from symphony_kube.status.list_objects import list_pods
 from symphony_kube.watch.experiment_informer import SUPERVISORS
 from symphony_kube.watch.observations import ObservationStream
 
 if TYPE_CHECKING:
     from symphony_kube.api.kube_experiment import KubeExperiment
     from symphony_kube.state.observe import Observation
+    from symphony_kube.state.pod_status import UnhealthyEnd
 
 Object = Mapping[str, Any]
 
@@ -80,6 +89,23 @@ def _next(
     return None
 
 
+def _unhealthy_events(
+    ends: Mapping[str, UnhealthyEnd], known: Iterable[ExperimentEvent], results: HealthResults
+) -> list[ExperimentEvent]:
+    """Return the events for the ends of unhealthy processes.
+
+    The exits that ``known`` contains are omitted. A status does not show the exit of a container
+    that its kubelet has started again at once.
+    """
+    exits = {(event.process, event.at) for event in known if event.kind in EXIT_KINDS}
+    events = []
+    for name, end in ends.items():
+        for event in unhealthy_events(name, end, results):
+            if event.kind is EventKind.UNHEALTHY or (name, event.at) not in exits:
+                events.append(event)
+    return events
+
+
 def _late_processes(status: ExperimentStatus) -> set[str]:
     return {process.name for process in status if process.not_ready_in_time}
 
@@ -99,6 +125,8 @@ class EventStream:
         self._previous: ExperimentStatus | None = None
         self._listed_pods: tuple[client.Object, ...] = ()
         self._known_revision = 0
+        # The latest ends of processes that were unhealthy.
+        self._unhealthy_ends: dict[str, UnhealthyEnd] = {}
         self._unfinished_since: float | None = None
         self._supervisor = SupervisorEvents(self._read_last_line)
         self._warnings = KubernetesWarnings()
@@ -155,13 +183,18 @@ class EventStream:
         """
         status = self._without_passing_note(observation, now)
         shown = self._with_test_results(status)
+        unhealthy = self._find_unhealthy_ends(observation)
+        results = self._read_health_results(unhealthy)
+        shown = results.explain(shown)
         ready_since = self._find_ready_times(observation)
         events = events_between(self._previous, shown, now, changes=False, ready_since=ready_since)
         if self._previous is None:
             # An exit and the next start can have the same time, which is in whole seconds.
             launched, *others = events
-            events = [launched, *earlier_events(self._listed_pods, status, events), *others]
+            earlier = earlier_events(self._listed_pods, status, events, results)
+            events = [launched, *earlier, *others]
             self._listed_pods = ()
+        events = [*_unhealthy_events(unhealthy, events, results), *events]
         self._previous = status
         events += self._new_changes()
         self._has_news()
@@ -195,6 +228,33 @@ class EventStream:
         found = {process.name: process for process in explained if process.name in late}
         processes = [found.get(process.name, process) for process in status]
         return replace(status, processes=tuple(processes))
+
+    def _find_unhealthy_ends(self, observation: Observation) -> dict[str, UnhealthyEnd]:
+        """Return the new ends of processes that were unhealthy."""
+        found = {}
+        for name, container in observation.containers.items():
+            end = container.unhealthy_end
+            if end is None or self._unhealthy_ends.get(name) == end:
+                continue
+            # A Pod that has not finished yet can hide the end.
+            has_started_again = container.started is not None and container.started >= end.ended
+            if not container.failed_tests and not has_started_again:
+                continue
+            self._unhealthy_ends[name] = end
+            # Earlier ends are among the other events of earlier executions.
+            if self._previous is not None or container.failed_tests:
+                found[name] = end
+        return found
+
+    def _read_health_results(self, unhealthy: Mapping[str, UnhealthyEnd]) -> HealthResults:
+        """Return the results of the tests of unhealthy processes, also of earlier executions."""
+        if not unhealthy and not any(map(has_unhealthy_execution, self._listed_pods)):
+            return HealthResults((), ())
+        try:
+            pods = list_pods(self._experiment)
+        except BackendError:
+            return HealthResults((), ())
+        return HealthResults(pods, list_events(self._experiment) or ())
 
     def _without_passing_note(self, observation: Observation, now: float) -> ExperimentStatus:
         """Return the status without the note that a command seems to be interrupted.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from symphony.cluster import WatchedStatuses
 from symphony.errors import NotFound
-from symphony_kube.status.event_sources import pod_events
+from symphony_kube.status.event_sources import health_results, pod_events
 from symphony_kube.status.experiments import can_explain, explain_now
 from symphony_kube.watch.all_experiments import ExperimentsWatch, list_together
 from symphony_kube.watch.observations import ObservationStream
@@ -104,7 +104,9 @@ class _SetupReasons:
         status = observation.status
         has_reasons = self._explained != self._status
         is_due = time.monotonic() >= self._next or (has_reasons and status != self._status)
-        if not is_due or not can_explain(status):
+        # The reason of an end does not change any more.
+        has_ended_newly = status != self._status and health_results.awaits_results(status)
+        if not is_due or not (has_ended_newly or can_explain(status)):
             return
         self._explained = explain_now(self._experiment, status, state)
         self._status = status

@@ -10,7 +10,7 @@ from symphony.cluster.matching import still_awaited, wait_timeout
 from symphony.errors import LaunchFailed
 from symphony.status import ExperimentStatus, ReasonCode, State
 from symphony_kube.state import reasons
-from symphony_kube.status.event_sources import pod_events
+from symphony_kube.status.event_sources import health_results, pod_events
 from symphony_kube.status.experiments import can_explain, explain_now
 from symphony_kube.watch.observations import ObservationStream
 
@@ -82,8 +82,11 @@ def wait(
 def _with_test_results(
     experiment: KubeExperiment, status: ExperimentStatus, state: ExperimentState
 ) -> ExperimentStatus:
-    """Return a status with the results of the tests of processes that are not ready in time."""
-    if not any(process.not_ready_in_time for process in status):
+    """Return a status with the results of the tests of processes that are not ready in time or were
+    unhealthy.
+    """
+    is_late = any(process.not_ready_in_time for process in status)
+    if not is_late and not health_results.awaits_results(status):
         return status
     return explain_now(experiment, status, state) or status
 

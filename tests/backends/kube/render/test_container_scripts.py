@@ -19,6 +19,7 @@ from symphony_kube.api.labels import Scope
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.render.container_scripts import (
     STOP_PATH,
+    STOPPED_MESSAGE,
     UNHANDLED_CODE,
     SignalMode,
     is_starter,
@@ -54,6 +55,7 @@ STARTS += "child = subprocess.Popen(sys.argv[1:]); {}"
 EXITS = STARTS.format("os._exit(7)", "time.sleep(1000)")
 WAITS = STARTS.format("None", "sys.exit(child.wait())")
 GRACE = 3
+TERMINATION_LOG = "/dev/termination-log"
 
 
 class Container:
@@ -115,12 +117,15 @@ def start(request, tmp_path, _namespaces):
     pods = []
     script_path = tmp_path / STOP_PATH.lstrip("/")
     script_path.parent.mkdir(parents=True)
-    script_path.write_text(scripts_object(Scope(experiment="e", namespace="e"))["data"]["stop"])
+    stop = scripts_object(Scope(experiment="e", namespace="e"))["data"]["stop"]
+    message = str(tmp_path / "termination-log")
+    script_path.write_text(stop.replace(TERMINATION_LOG, message))
 
     def start(*command, first_process=True, ready=("up", 1)):
         pods.append(Pod(tmp_path))
         if first_process:
-            command = [*request.param, *with_first_process(command)[1:]]
+            first = [word.replace(TERMINATION_LOG, message) for word in with_first_process(command)]
+            command = [*request.param, *first[1:]]
         container = Container(pods[-1], request.param, command, script_path)
         if ready:
             container.read(ready)
@@ -287,6 +292,39 @@ def test_the_hook_keeps_no_pipe_open_while_a_process_watches_the_program(start):
     assert container.output == "up\n"
     os.kill(container.pid, signal.SIGTERM)
     assert container.first.wait(30) == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "expected", "reports"),
+    [
+        ({"report": True, "failure": True}, 0, 143, f"{STOPPED_MESSAGE}; exit code 0 becomes 143"),
+        ({"report": True, "failure": True}, 4, 4, f"{STOPPED_MESSAGE}; exit code 0 becomes 143"),
+        ({"report": True}, 0, 0, STOPPED_MESSAGE),
+        ({"failure": True}, 0, 0, ""),
+    ],
+)
+def test_a_program_that_kubernetes_stops_has_not_succeeded(
+    start, tmp_path, options, code, expected, reports
+):
+    message = tmp_path / "termination-log"
+    message.write_text("from the program")
+    container = start("sh", "-c", f"trap 'exit {code}' TERM; echo up; while :; do sleep 0.01; done")
+    assert (container.stop(**options), message.read_text().strip()) == (
+        expected,
+        f"from the program{reports}",
+    )
+
+
+def test_a_program_that_exits_by_itself_or_starts_again_in_place_can_succeed(start, tmp_path):
+    message = tmp_path / "termination-log"
+    message.write_text("")
+    assert start("sh", "-c", "exit 0", ready=None).first.wait(30) == 0
+    container = start("sh", "-c", "trap 'exit 0' TERM; echo up; while :; do sleep 0.01; done")
+    _, _, *arguments = stop_command(15, GRACE, report=True, failure=True, mounted=True)
+    shell = ["env", "SYMPHONY_RESTARTS=yes", *container.shell]
+    container.pod.start(*shell, str(container.script_path), *arguments).wait(30)
+    assert container.first.wait(30) == 0
+    assert not message.read_text()
 
 
 def read_to_end(pipe, seconds=30):

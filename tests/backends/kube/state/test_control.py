@@ -14,7 +14,7 @@ from symphony_kube.api.labels import ATTEMPT, CONTROL, MANIFEST
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.requested_steps import RequestedSteps, stopped_now
 from symphony_kube.lifecycle.supervisor.supervisor_record import Record, Round
-from symphony_kube.render.container_scripts import stop_command
+from symphony_kube.render.container_scripts import STOPPED_MESSAGE, stop_command
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import (
     Attempt,
@@ -159,6 +159,21 @@ def test_restart_policy_that_the_supervisor_applies():
         assert is_finished is (attempt == 3)
     ended = 1_700_000_050.0
     assert decided == [("pending", ended, 1), ("pending", ended + 40, 2), ("failed", None, None)]
+
+
+def test_an_unhealthy_process_that_exits_with_0_is_restarted():
+    policy = {"policy": "OnFailure", "max_restarts": 2}
+    roster = (Unit(name="a", processes=("a",), supervised_restart=policy),)
+    terminated = {**EXITED["terminated"], "exitCode": 0, "message": STOPPED_MESSAGE}
+    exited = pod("a", {"terminated": terminated}, phase="Succeeded")
+    exited["spec"]["containers"][0]["livenessProbe"] = {}
+    observation = observe(exited, roster=roster)
+    (process,) = observation.status
+    reason = "unhealthy, 3 tests in a row"
+    assert (process.displayed_state, process.reason) == ("pending", reason)
+    assert observation.containers["a"].failed_tests == 3
+    assert observation.unit_statuses["a"].retry.cause == reason
+    assert actions(roster, observation) != ["finish"]
 
 
 def test_restart_of_an_experiment_is_decided_once():

@@ -13,6 +13,7 @@ from symphony_kube.api.kube_experiment import KubeExperiment
 from symphony_kube.api.labels import Scope
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.lifecycle.attempts import request, stop_requested, with_manifest
+from symphony_kube.render.container_scripts import STOPPED_MESSAGE
 from symphony_kube.render.roster import decode_roster
 from symphony_kube.state.control_state import Control, encode
 from symphony_kube.state.observe import ExperimentState, observe
@@ -22,6 +23,7 @@ from tests.backends.kube.decisions import started
 NOW = 1_700_000_100.0
 CREATED, STARTED = "2023-11-14T22:13:10Z", "2023-11-14T22:13:20Z"
 EXITED, ENDED = "2023-11-14T22:14:10Z", "2023-11-14T22:14:15Z"
+NOT_YET = "2023-11-14T22:15:00Z"
 QUEUE = "kueue.x-k8s.io/queue-name"
 RUNNING = {"running": {"startedAt": STARTED}}
 
@@ -405,6 +407,18 @@ def test_a_rank_that_failed_is_restarted():
     assert (failed.state, failed.reason, failed.exit_code) == (State.PENDING, "exit code 3", 3)
     assert (failed.restart_number, failed.max_restarts) == (1, 2)
     assert failed.reason_code is ReasonCode.BACKING_OFF
+
+
+def test_an_unhealthy_rank_is_restarted():
+    unhealthy = exited(143)
+    unhealthy["terminated"]["message"] = STOPPED_MESSAGE
+    failed = pod(1, unhealthy, phase="Failed")
+    failed["spec"]["containers"][0]["livenessProbe"] = {"failureThreshold": 2}
+    reason = "unhealthy, 2 tests in a row"
+    assert shown(pod(0, RUNNING), failed)[1] == ("pending", reason, 143, 0)
+    failed["metadata"].update(deletionTimestamp=NOT_YET, deletionGracePeriodSeconds=1)
+    restarts = f"the unit restarts: train-1 failed ({reason})"
+    assert shown(failed, restarts=1) == [("pending", restarts, None, 1)] * 2
 
 
 def test_ranks_between_two_attempts():

@@ -1,7 +1,8 @@
 """The status of experiments, computed from Pods and Jobs without a cluster.
 
-``recorded/`` has the objects as the API of Kubernetes 1.20.2 listed them, without the fields that
-are not read. Objects of newer versions are built from their documentation.
+``recorded/`` has the objects as the API of Kubernetes 1.20.2, or of the version that a recording
+names, listed them, without the fields that are not read. Other objects of newer versions are built
+from their documentation.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from symphony_kube.api.resources import parse_time
 from symphony_kube.record.copies import StoredRecord
 from symphony_kube.record.encoded_record import EncodedRecord
 from symphony_kube.render.codec import with_revision
+from symphony_kube.render.container_scripts import STOPPED_MESSAGE
 from symphony_kube.render.roster import Unit, encode_roster
 from symphony_kube.state import reasons
+from symphony_kube.state.control_state import Control, encode
 from symphony_kube.state.observe import ExperimentState, observe
 from symphony_kube.state.observed_objects import JOBS, PODS
 
@@ -213,7 +216,80 @@ DOCKER_NOT_FOUND = (
 SIDECAR = {"name": "side", "started": True, "state": {"running": {"startedAt": stamp(0)}}}
 RESTARTS_ON_FAILURE = [{"name": "p", "image": "rl:1", "restartPolicy": "OnFailure"}]
 
+TESTED = [{"name": "p", "image": "rl:1", "livenessProbe": {"failureThreshold": 2}}]
+STOPPED = {"text": f"own message{STOPPED_MESSAGE}\n"}
+NOT_HEALTHY = "unhealthy, 2 tests in a row"
+SHORTEST = {"activeDeadlineSeconds": 1}
+
+
+def stopped_at(time: float) -> dict[str, Any]:
+    """Return the metadata of a Pod that a user has requested to stop."""
+    return {"annotations": {labels.CONTROL: encode(Control(stop=AT + time))}}
+
+
 OTHER_PODS = {
+    "unhealthy and exits with 0": (
+        pod(ended(0, **STOPPED), containers=TESTED),
+        failed(0, Code.UNHEALTHY, NOT_HEALTHY),
+    ),
+    "unhealthy with the default number of tests": (
+        pod(ended(143, **STOPPED), containers=[{**TESTED[0], "livenessProbe": {}}]),
+        failed(143, Code.UNHEALTHY, "unhealthy, 3 tests in a row"),
+    ),
+    "unhealthy before a restart": (
+        pod(ended(0, phase="Running", **STOPPED), containers=TESTED, restartPolicy="OnFailure"),
+        pending(Code.BACKING_OFF, NOT_HEALTHY, 0),
+    ),
+    "unhealthy in a Pod that has not finished": (
+        pod(ended(143, phase="Running", **STOPPED), containers=TESTED),
+        (RUNNING, None, Code.FINISHING, f"{NOT_HEALTHY}; its Pod has not finished yet"),
+    ),
+    "unhealthy before its deletion": (
+        pod(ended(0, **STOPPED), containers=TESTED, meta=DELETED),
+        failed(0, Code.UNHEALTHY, NOT_HEALTHY),
+    ),
+    "stopped by a deletion that is complete": (
+        pod(
+            ended(143, **STOPPED),
+            containers=TESTED,
+            meta={**DELETED, "deletionGracePeriodSeconds": 0},
+        ),
+        failed(143, Code.KILLED, "killed by SIGTERM"),
+    ),
+    "unhealthy before a request": (
+        pod(ended(0, **STOPPED), containers=TESTED, meta=stopped_at(3), **SHORTEST),
+        failed(0, Code.UNHEALTHY, NOT_HEALTHY),
+    ),
+    "stopped by a request": (
+        pod(ended(143, **STOPPED), containers=TESTED, meta=stopped_at(1.5), **SHORTEST),
+        failed(143, Code.STOPPED, "stopped"),
+    ),
+    "stopped without a test": (pod(ended(0, **STOPPED)), SUCCEEDS),
+    "exits by itself with a test": (pod(ended(0, text="own"), containers=TESTED), SUCCEEDS),
+    "evicted with a test": (
+        pod(ended(143, **STOPPED, **LOW_MEMORY), containers=TESTED),
+        failed(143, Code.EVICTED, "Evicted: The node was low on resource: memory. P used 9Gi"),
+    ),
+    "too late with a test": (
+        pod(
+            ended(143, at=4, reason="DeadlineExceeded", startTime=stamp(1), **STOPPED),
+            containers=TESTED,
+            activeDeadlineSeconds=3,
+        ),
+        failed(143, Code.DEADLINE_EXCEEDED, "DeadlineExceeded: ran longer than 3 s"),
+    ),
+    "too late in a Pod that has not finished": (
+        pod(
+            ended(143, at=4, phase="Running", startTime=stamp(1), **STOPPED),
+            containers=TESTED,
+            activeDeadlineSeconds=3,
+        ),
+        (RUNNING, None, Code.FINISHING, "killed by SIGTERM; its Pod has not finished yet"),
+    ),
+    "out of memory with a test": (
+        pod(ended(137, why="OOMKilled", **STOPPED), containers=TESTED),
+        failed(137, Code.OUT_OF_MEMORY, "OOMKilled"),
+    ),
     "scheduling gate": (
         pod({"conditions": [condition("PodScheduled", "False", "SchedulingGated", "gated")]}),
         pending(Code.SCHEDULING, "SchedulingGated: gated"),
@@ -808,6 +884,29 @@ TOO_LONG = condition("Failed", "True", "DeadlineExceeded", "Job was active too l
 def test_job_without_a_pod(body, after, expected):
     process = observe("e", [], [body], now=AT + after).status.processes[0]
     assert summary(process) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (job(limit=1), pending(Code.BACKING_OFF, NOT_HEALTHY, 143)),
+        (
+            job(RETRIES_EXHAUSTED, limit=1),
+            failed(143, Code.UNHEALTHY, f"BackoffLimitExceeded (at last: {NOT_HEALTHY})"),
+        ),
+    ],
+)
+def test_unhealthy_process_of_a_job(body, expected):
+    failures = {"status": {**body["status"], "failed": 1}}
+    unhealthy = pod(ended(143, **STOPPED), containers=TESTED, meta=OWNED)
+    (process,) = observe("e", [unhealthy], [{**body, **failures}], now=AT + 10).status
+    assert summary(process) == expected
+
+
+def test_job_counts_an_unhealthy_process_as_successful():
+    unhealthy = pod(ended(0, **STOPPED), containers=TESTED, meta=OWNED)
+    (process,) = observe("e", [unhealthy], [job(condition("Complete", at=7))], now=AT + 10).status
+    assert summary(process) == failed(0, Code.UNHEALTHY, NOT_HEALTHY)
 
 
 @pytest.mark.parametrize("is_first", [False, True])

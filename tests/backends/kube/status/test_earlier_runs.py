@@ -10,6 +10,7 @@ from symphony.events import events_between
 from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.logs.lines import line_seconds
 from symphony_kube.status.event_sources.earlier_runs import earlier_events
+from symphony_kube.status.event_sources.health_results import HealthResults
 
 START = 1767225600.0
 
@@ -113,7 +114,7 @@ def test_executions_before_the_present_one_are_shown(
 ) -> None:
     observed = status(**fields)
     known = events_between(None, observed, START + 40)
-    found = earlier_events(pods, observed, known)
+    found = earlier_events(pods, observed, known, HealthResults([], []))
     lines = [(event.at - START, event.line.removeprefix("process ")) for event in found]
     assert lines == expected
 

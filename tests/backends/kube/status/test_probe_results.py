@@ -84,6 +84,11 @@ def running(**fields: Any) -> ExperimentStatus:
             "the command takes longer than 10 s",
         ),
         (EXEC, "errored: rpc error: no such file", "the command failed: rpc error: no such file"),
+        (
+            EXEC,
+            "errored and resulted in Failure state: rpc error: no such file",
+            "the command failed: rpc error: no such file",
+        ),
     ],
 )
 def test_result_has_the_words_of_all_backends(
@@ -101,6 +106,13 @@ def test_result_has_the_words_of_all_backends(
         f"not ready yet: {result}",
         ReasonCode.NOT_READY_YET,
     )
+
+
+def test_a_startup_probe_has_the_test_of_the_readiness_probe() -> None:
+    body = pod(EXEC)
+    body["spec"]["containers"][0]["startupProbe"] = EXEC
+    process, _ = with_results(running(), [body], [unhealthy("Startup probe failed: no")], NOW)
+    assert process.test_result == "the command failed: no"
 
 
 V6_REFUSED = "dial tcp [fd00::5]:7000: connect: connection refused"

@@ -7,6 +7,7 @@ import math
 from symphony.plan.policies import Policies
 from symphony.plan.wish import ProcessWish, Wish
 from symphony_kube.render.roster import Roster, Unit
+from symphony_kube.state.predictions import MAX_FAILED_TESTS
 from symphony_kube.state.unit_status import policy_of
 
 
@@ -14,8 +15,8 @@ def make_wish(roster: Roster, policies: Policies | None = None, *, experiment: s
     """Return the wish for an experiment, whose processes are those of the units in ``roster``.
 
     Nodes apply the grace periods, unless a request has another one. Kubelets apply the restart
-    policies of containers, and the API server the deadlines of single processes. The controller of
-    a JobSet starts its ranks together.
+    policies of containers, and test whether processes are healthy. The API server applies the
+    deadlines of single processes. The controller of a JobSet starts its ranks together.
     """
     names = {name for unit in roster for name in unit.processes}
     processes = []
@@ -30,6 +31,7 @@ def _of_process(name: str, unit: Unit, conditions: dict[str, str]) -> ProcessWis
         name=name,
         restart=policy_of(unit),
         starts_after=conditions,
+        max_failed_tests=MAX_FAILED_TESTS,
         grace=math.inf,
         gang=unit.rank_of or None,
         place_within=unit.within,

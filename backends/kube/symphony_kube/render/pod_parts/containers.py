@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import posixpath
 import re
 import shlex
@@ -79,8 +80,14 @@ def container(
     ports: list[Object],
     mounts: list[Object] | None,
     context: RenderContext,
+    *,
+    is_judged_by_exit_code: bool = False,
 ) -> Object:
-    """Return the rendered container for a process."""
+    """Return the rendered container for a process.
+
+    If ``is_judged_by_exit_code`` is true, Kubernetes decides by the exit code of the container
+    whether the process has failed.
+    """
     settings = process.settings
     result: Object = {"name": process.name}
     image = process.container_image or context.options.image
@@ -88,7 +95,8 @@ def container(
         result["image"] = image
     if settings.image_pull_policy:
         result["imagePullPolicy"] = settings.image_pull_policy
-    result.update(_start(process, context.options))
+    has_script = is_judged_by_exit_code and settings.healthy is not None
+    result.update(_start(process, context.options, has_script=has_script))
     if ports:
         result["ports"] = ports
     result["env"] = _environment(process, context)
@@ -99,8 +107,7 @@ def container(
         result["volumeMounts"] = mounts
     if settings.tty:
         result.update({"stdin": True, "tty": True})
-    if settings.ready is not None:
-        result.update(_readiness_probe(process, settings.ready))
+    result.update(_probes(process))
     if settings.container_yml:
         result = _apply_override(process, result)
     if context.shares_environment:
@@ -124,15 +131,18 @@ def _apply_override(process: PlannedProcess, rendered: Object) -> Object:
 # --- the command ---
 
 
-def _start(process: PlannedProcess, options: RenderOptions) -> Object:
-    """Return the fields of a container that start the program, which can be restarted in place."""
+def _start(process: PlannedProcess, options: RenderOptions, *, has_script: bool) -> Object:
+    """Return the fields of a container that start the program, which can be restarted in place.
+
+    With ``has_script``, the first process is a script of symphony if the command is known.
+    """
     fields = _command(process)
     if restarts_in_place(process, options):
         return with_restarts_in_place(fields)
     if (process.settings.per_pod or 1) > 1:
         return _with_launcher(process, fields)
     command = fields.get("command", [])
-    if is_starter(command):
+    if is_starter(command) or (command and has_script):
         words = [*command, *fields.pop("args", ())]
         fields["command"] = with_first_process(words)
     return fields
@@ -292,35 +302,55 @@ def multiplied(quantity: str, count: int) -> str:
     return f"{Decimal(match['number']) * count}{match['unit']}"
 
 
-# --- readiness ---
+# --- probes ---
 
 
-def _readiness_probe(process: PlannedProcess, ready: Mapping[str, Any]) -> Object:
-    """Return the fields for a container's readiness probe, or an empty mapping if it has none.
+def _probes(process: PlannedProcess) -> Object:
+    """Return the fields for the probes of a container.
 
-    A process whose readiness is determined from its log gets no probe, because symphony reads the
-    log itself. A Kubernetes HTTP probe accepts every status code from 200 to 399.
+    A process whose readiness is determined from its log gets no readiness probe, because symphony
+    reads the log itself. The test whether the process still works begins when it is ready. The
+    kubelet knows this from a startup probe. Otherwise, the test waits for as long as the process
+    may take.
     """
-    if "tcp" in ready:
-        probe: Object = {
-            "tcpSocket": {"port": process.endpoint(ready["tcp"]).port},
-            "timeoutSeconds": _NETWORK_PROBE_SECONDS,
+    ready, healthy = process.settings.ready, process.settings.healthy
+    result: Object = {}
+    if ready is not None and "log" not in ready:
+        seconds = _COMMAND_PROBE_SECONDS if "command" in ready else _NETWORK_PROBE_SECONDS
+        probe = {**_handler(process, ready), "timeoutSeconds": seconds, **_PROBE_SETTINGS}
+        result["readinessProbe"] = probe
+        if healthy is not None:
+            result["startupProbe"] = probe
+            # Once the process was ready, more tests change nothing. A kubelet reports a limited
+            # number of failures for each Pod, and those of the other test would be missing.
+            result["readinessProbe"] = {**probe, "periodSeconds": healthy["every"]}
+    if healthy is not None:
+        delay = healthy["every"]
+        if ready is not None and "log" in ready:
+            delay = max(delay, math.ceil(ready["timeout"]))
+        delays = {} if "startupProbe" in result else {"initialDelaySeconds": delay}
+        result["livenessProbe"] = {
+            **_handler(process, healthy),
+            "timeoutSeconds": healthy["timeout"],
+            **delays,
+            "periodSeconds": healthy["every"],
+            "failureThreshold": healthy["failures"],
         }
-    elif "http" in ready:
-        service, path = ready["http"]
-        probe = {
-            "httpGet": {"path": path, "port": process.endpoint(service).port},
-            "timeoutSeconds": _NETWORK_PROBE_SECONDS,
-        }
-    elif "command" in ready:
-        command = _in_environment(process, ready["command"])
-        probe = {
-            "exec": {"command": [escape(word) for word in command]},
-            "timeoutSeconds": _COMMAND_PROBE_SECONDS,
-        }
-    else:
-        return {}
-    return {"readinessProbe": {**probe, **_PROBE_SETTINGS}}
+    return result
+
+
+def _handler(process: PlannedProcess, test: Mapping[str, Any]) -> Object:
+    """Return the field of a probe that contains the test.
+
+    A Kubernetes HTTP probe accepts every status code from 200 to 399.
+    """
+    if "tcp" in test:
+        return {"tcpSocket": {"port": process.endpoint(test["tcp"]).port}}
+    if "http" in test:
+        service, path = test["http"]
+        return {"httpGet": {"path": path, "port": process.endpoint(service).port}}
+    command = _in_environment(process, test["command"])
+    return {"exec": {"command": [escape(word) for word in command]}}
 
 
 def _in_environment(process: PlannedProcess, command: Sequence[str] | str) -> list[str]:
@@ -344,14 +374,22 @@ def _in_environment(process: PlannedProcess, command: Sequence[str] | str) -> li
 # --- the end ---
 
 
-def stop_arguments(process: PlannedProcess, grace: int, *, mounted: bool) -> list[str]:
+def stop_arguments(
+    process: PlannedProcess, grace: int, *, report: bool, failure: bool, mounted: bool
+) -> list[str]:
     """Return the command that stops the program of a process; see `stop_command`."""
     command = []
     if process.settings.stop_command is not None:
         command = _in_environment(process, process.settings.stop_command)
-    group = bool(process.settings.signal_group)
-    number = stop_signal(process)
-    return stop_command(number, grace, group=group, command=command, mounted=mounted)
+    return stop_command(
+        stop_signal(process),
+        grace,
+        group=bool(process.settings.signal_group),
+        report=report,
+        failure=failure,
+        command=command,
+        mounted=mounted,
+    )
 
 
 def stop_signal(process: PlannedProcess) -> signal.Signals:
@@ -374,17 +412,21 @@ def with_stop_signal(process: PlannedProcess, rendered: Object) -> Object:
 
 
 def with_stop_hook(
-    process: PlannedProcess, rendered: Object, grace: int, *, mounted: bool
+    process: PlannedProcess, rendered: Object, grace: int, *, failure: bool, mounted: bool
 ) -> Object:
     """Return a container in which a script sends the signal that stops the program.
 
     With ``mounted``, the container mounts the script, and does not list it. Kubernetes does not run
-    hooks without a grace period. A hook of the user is kept.
+    hooks without a grace period. A hook of the user is kept. If Kubernetes tests whether the
+    process still works, the script reports the stop, which Kubernetes itself does not. With
+    ``failure``, the exit code then is not 0.
     """
     lifecycle = rendered.get("lifecycle") or {}
     if grace <= 0 or "preStop" in lifecycle:
         return rendered
-    hook = {"exec": {"command": stop_arguments(process, grace, mounted=mounted)}}
+    report = "livenessProbe" in rendered
+    command = stop_arguments(process, grace, report=report, failure=failure, mounted=mounted)
+    hook = {"exec": {"command": command}}
     return {**rendered, "lifecycle": {**lifecycle, "preStop": hook}}
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from symphony.errors import SpecError
 from symphony.plan.plan import Plan, PlannedProcess
-from symphony_kube.render.container_scripts import FIRST_PROCESS_MARK
+from symphony_kube.render.container_scripts import FIRST_PROCESS_MARK, script
 
 # Start the ranks of the Pod. If one of them fails, stop the others, and exit with its code. Every
 # image that contains a shell can run this script, whatever language its programs use.
@@ -26,7 +26,8 @@ from symphony_kube.render.container_scripts import FIRST_PROCESS_MARK
 # the ranks ignore TERM, so that they report the exit codes.
 LAUNCHER = (
     f"{FIRST_PROCESS_MARK}\n"
-    + """\
+    + script("end")
+    + """
 count=$1; grace=$2; script=$3; signal=$4; late=$5; shift 5
 directory=$(mktemp -d /dev/shm/ranks.XXXXXX 2>/dev/null || mktemp -d) &&
   mkfifo "$directory/events" && exec 3<>"$directory/events" || exit 126
@@ -92,7 +93,8 @@ while [ "$left" -gt 0 ]; do
     ;;
   esac
 done
-exit "$failed"
+code=$failed
+end
 """
 )
 

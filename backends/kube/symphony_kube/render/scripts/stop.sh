@@ -1,15 +1,19 @@
 # symphony: stop
 # Stop the program of a container. $1 is the number of the signal. When $2 hundredths of a second
 # have passed, the processes below those that still run receive it, too. $3 is a process that is
-# stopped with its descendants instead of the program, or nothing. $4 is "group" if all processes
-# receive the signal at once. The other arguments are a command that stops the program instead of
-# the signal.
+# stopped with its descendants instead of the program, or nothing. $4 contains "group" if all
+# processes receive the signal at once, "report" if the termination message of the container says
+# that Kubernetes has stopped it, and "failure" if the exit code must then not be 0. The other
+# arguments are a command that stops the program instead of the signal.
 #
 # Kubernetes runs this script before it sends TERM to the first process of the container. If the
 # first process exits, Kubernetes kills all others. Therefore, it is stopped like a shell above a
 # program, and continues when the others have exited, unless it is the program. It continues only
 # when this script has exited, because Kubernetes reports a script that was killed.
-signal=$1 late=$2 root=$3 group=$4
+signal=$1 late=$2 root=$3 group= message=
+case $4 in *group*) group=yes ;; esac
+case $4 in *report*) message="symphony: stopped by Kubernetes" ;; esac
+case $4 in *failure*) message="$message; exit code 0 becomes 143" ;; esac
 shift 4
 exec 3>&2 2>/dev/null
 #include find_programs.sh
@@ -167,6 +171,10 @@ for p in $pids; do
   fi
 done
 [ -n "$tree" ] || exit 0
+# A program that is started again in place is not at its end.
+if [ -n "$message" ] && [ -z "$SYMPHONY_RESTARTS" ] && [ -f /dev/termination-log ]; then
+  echo "$message" >>/dev/termination-log
+fi
 # The program has not been started yet.
 while [ "$tree" = " $own" ] && [ "$now" -lt "$end" ]; do
   pause

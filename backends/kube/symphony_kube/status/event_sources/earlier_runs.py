@@ -14,6 +14,9 @@ from symphony.events import EXIT_KINDS, EventKind, ExperimentEvent, exit_text, s
 from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode
 from symphony_kube.api.resources import parse_time
 from symphony_kube.state import reasons
+from symphony_kube.state.pod_parser import find_unhealthy_end
+from symphony_kube.state.pod_status import UnhealthyEnd
+from symphony_kube.status.event_sources.health_results import HealthResults
 
 Object = Mapping[str, Any]
 
@@ -21,7 +24,8 @@ Object = Mapping[str, Any]
 class _Execution(NamedTuple):
     """An execution of a container that has ended. A time that Kubernetes does not know is None.
 
-    ``is_latest`` is true if the container was not started again.
+    ``is_latest`` is true if the container was not started again. ``unhealthy_end`` is its
+    end if it was stopped because it was unhealthy, or None.
     """
 
     process: str
@@ -29,15 +33,20 @@ class _Execution(NamedTuple):
     started: float | None
     ended: float | None
     terminated: Object
+    unhealthy_end: UnhealthyEnd | None
 
 
 def earlier_events(
-    pods: Iterable[Object], status: ExperimentStatus, known: Iterable[ExperimentEvent]
+    pods: Iterable[Object],
+    status: ExperimentStatus,
+    known: Iterable[ExperimentEvent],
+    results: HealthResults,
 ) -> list[ExperimentEvent]:
     """Return the events of earlier executions of processes, in chronological order.
 
     ``known`` contains the events that explain ``status``. They are omitted. If Kubernetes has not
-    kept all executions of a process, an event reports how often it was started before.
+    kept all executions of a process, an event reports how often it was started before. ``results``
+    are those of the tests of unhealthy processes.
     """
     known_of: dict[str | None, list[ExperimentEvent]] = defaultdict(list)
     for event in known:
@@ -50,7 +59,7 @@ def earlier_events(
     for process in status:
         name = process.name
         earlier = _without_known(executions[name], known_of[name])
-        events += _events_of_process(process, earlier, known_of[name])
+        events += _events_of_process(process, earlier, known_of[name], results)
     return sorted(events, key=lambda event: event.at)
 
 
@@ -65,7 +74,14 @@ def _executions(pod: Object) -> Iterator[_Execution]:
                 started = parse_time(terminated.get("startedAt"))
                 ended = parse_time(terminated.get("finishedAt"))
                 if started is not None or ended is not None:
-                    yield _Execution(container["name"], is_latest, started, ended, terminated)
+                    name = container["name"]
+                    end = find_unhealthy_end(pod, name, terminated)
+                    yield _Execution(name, is_latest, started, ended, terminated, end)
+
+
+def has_unhealthy_execution(pod: Object) -> bool:
+    """Return whether a process of a Pod has exited because it was unhealthy."""
+    return any(execution.unhealthy_end is not None for execution in _executions(pod))
 
 
 def _without_known(
@@ -83,7 +99,10 @@ def _without_known(
 
 
 def _events_of_process(
-    process: ProcessStatus, earlier: Iterable[_Execution], known: Iterable[ExperimentEvent]
+    process: ProcessStatus,
+    earlier: Iterable[_Execution],
+    known: Iterable[ExperimentEvent],
+    results: HealthResults,
 ) -> list[ExperimentEvent]:
     """Return the events of the earlier executions of a process, in chronological order."""
 
@@ -95,7 +114,12 @@ def _events_of_process(
     remaining = process.restarts
     for execution in sorted(earlier, key=_time, reverse=True):
         if execution.ended is not None:
-            newest_first.append(_exit_event(execution, execution.ended))
+            if execution.unhealthy_end is None:
+                newest_first.append(_exit_event(execution, execution.ended))
+            else:
+                newest_first += unhealthy_events(process.name, execution.unhealthy_end, results)[
+                    ::-1
+                ]
         remaining = max(0, remaining - 1)
         if execution.started is not None:
             newest_first.append(event(execution.started, EventKind.STARTED, start_text(remaining)))
@@ -109,6 +133,23 @@ def _events_of_process(
 
 def _time(execution: _Execution) -> float:
     return execution.started or execution.ended or 0.0
+
+
+def unhealthy_events(
+    process: str, end: UnhealthyEnd, results: HealthResults
+) -> list[ExperimentEvent]:
+    """Return the events for a process that has failed because it was unhealthy, and its exit."""
+    reason, last_test = results.describe(process, end)
+    texts = {
+        EventKind.UNHEALTHY: (last_test, reason),
+        EventKind.EXITED: (end.ended, exit_text(end.exit_code, reason)),
+    }
+    return [
+        ExperimentEvent(
+            at=at, kind=kind, process=process, reason_code=ReasonCode.UNHEALTHY, text=text
+        )
+        for kind, (at, text) in texts.items()
+    ]
 
 
 def _exit_event(execution: _Execution, ended: float) -> ExperimentEvent:

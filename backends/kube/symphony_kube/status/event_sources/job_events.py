@@ -16,7 +16,7 @@ from symphony_kube.render.attempt_names import first_name
 from symphony_kube.state import reasons
 from symphony_kube.state.job_status import BACKOFF_LIMIT_EXCEEDED, JobStatus
 from symphony_kube.state.reasons import NO_REASON, Reason
-from symphony_kube.status.event_sources.pod_events import event_time
+from symphony_kube.status.event_sources.event_times import last_time
 
 if TYPE_CHECKING:
     from symphony_kube.api.kube_experiment import KubeExperiment
@@ -55,12 +55,12 @@ def job_results(
     ``units`` maps the names of Jobs to units. Events before ``launched`` are of an earlier launch.
     """
     found: dict[str, JobStatus] = {}
-    for event in sorted(events, key=event_time):
+    for event in sorted(events, key=last_time):
         reason = str(event.get("reason"))
         name = str(event["involvedObject"].get("name"))
         # The names of the second and later attempts of a unit end with their number.
         unit = units.get(name) or units.get(first_name(name))
-        time = event_time(event)
+        time = last_time(event)
         # The times of objects and events are in whole seconds.
         if unit is None or reason not in _RESULTS or time < int(launched):
             continue

@@ -11,9 +11,9 @@ from typing import Any
 
 from symphony.events import EventKind, ExperimentEvent
 from symphony.status import ReasonCode
-from symphony_kube.api.resources import parse_time
 from symphony_kube.render.container_scripts import STOP_MARK, STOP_PATH
 from symphony_kube.state import reasons
+from symphony_kube.status.event_sources.event_times import first_time
 
 Object = Mapping[str, Any]
 
@@ -106,16 +106,6 @@ class KubernetesWarnings:
             self._shown.add(key)
             events += _to_events(event, processes)
         return events
-
-
-def first_time(event: Object) -> float:
-    """Return the time of an event's first occurrence, in seconds since the epoch, or 0."""
-    time = (
-        event.get("firstTimestamp")
-        or event.get("eventTime")
-        or event["metadata"].get("creationTimestamp")
-    )
-    return parse_time(time) or 0.0
 
 
 def _key(event: Object) -> tuple[str, str, str]:

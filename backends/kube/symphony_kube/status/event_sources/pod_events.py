@@ -14,7 +14,8 @@ from symphony_kube.api.listing import list_all, reduced
 from symphony_kube.api.resources import parse_time
 from symphony_kube.state import reasons
 from symphony_kube.state.reasons import CREATING, NO_REASON, Reason
-from symphony_kube.status.event_sources import probe_results
+from symphony_kube.status.event_sources import health_results, probe_results
+from symphony_kube.status.event_sources.event_times import last_time
 
 if TYPE_CHECKING:
     from symphony_kube.api.kube_experiment import KubeExperiment
@@ -28,32 +29,46 @@ SLOW_SETUP_SECONDS = 5.0
 def explain_delays(
     experiment: KubeExperiment, status: ExperimentStatus, pods: Iterable[Object], *, now: float
 ) -> ExperimentStatus:
-    """Return ``status`` with a reason for each process that is slow to be set up or to be ready.
+    """Return ``status`` with a reason for each process that is slow to be set up or to be ready,
+    and with the last test of each process that was stopped because it was unhealthy.
 
     Send one request if there is such a process, and otherwise none. Return ``status`` unchanged if
     the events cannot be listed.
     """
     pods = list(pods)
     slow = _slow_pods(status, pods, now)
-    is_slow_to_be_ready = probe_results.awaits_results(status, now)
-    if not slow and not is_slow_to_be_ready:
+    has_results = probe_results.awaits_results(status, now) or health_results.awaits_results(status)
+    if not slow and not has_results:
         return status
     selector = "involvedObject.kind=Pod"
-    if len(slow) == 1 and not is_slow_to_be_ready:
+    if len(slow) == 1 and not has_results:
         selector = f"involvedObject.uid={next(iter(slow))}"
-    path = f"/api/v1/namespaces/{experiment.namespace}/events"
-    try:
-        query = {"fieldSelector": selector}
-        events = list_all(experiment.api, path, reduced, query=query).items
-    except BackendError:  # Without the events, the status is correct but less detailed.
+    events = list_events(experiment, selector)
+    if events is None:
         return status
     explained: dict[str, Reason] = {}
     for uid, names in slow.items():
         explained.update(dict.fromkeys(names, setup_problem(uid, events)))
     processes = [_with_reason(process, explained) for process in status]
     explained_status = replace(status, processes=tuple(processes))
-    ordered = sorted(events, key=event_time)
-    return probe_results.with_results(explained_status, pods, ordered, now)
+    ordered = sorted(events, key=last_time)
+    explained_status = probe_results.with_results(explained_status, pods, ordered, now)
+    return health_results.HealthResults(pods, ordered).explain(explained_status)
+
+
+def list_events(
+    experiment: KubeExperiment, selector: str = "involvedObject.kind=Pod"
+) -> list[Object] | None:
+    """Return the events of Kubernetes that a selector of fields matches, or None if the events
+    cannot be listed. Without them, a status is correct but less detailed.
+    """
+    path = f"/api/v1/namespaces/{experiment.namespace}/events"
+    try:
+        return list(
+            list_all(experiment.api, path, reduced, query={"fieldSelector": selector}).items
+        )
+    except BackendError:
+        return None
 
 
 def is_setting_up(status: ExperimentStatus) -> bool:
@@ -74,7 +89,7 @@ def setup_problem(uid: str, events: Iterable[Object]) -> Reason:
     other warning. The reason is empty if there is no warning.
     """
     of_pod = [event for event in events if event["involvedObject"].get("uid") == uid]
-    of_pod.sort(key=event_time)
+    of_pod.sort(key=last_time)
     warnings: list[Object] = []
     for event in of_pod:
         if event.get("type") == "Normal":
@@ -86,19 +101,6 @@ def setup_problem(uid: str, events: Iterable[Object]) -> Reason:
     informative = [event for event in warnings if not _is_mount_timeout(event)]
     event = (informative or warnings)[-1]
     return reasons.setup_failure(event["reason"], str(event.get("message") or ""))
-
-
-def event_time(event: Object) -> float:
-    """Return the time of an event's last occurrence, in seconds since the epoch.
-
-    Return 0 if the time is unknown.
-    """
-    time = (
-        event.get("lastTimestamp")
-        or event.get("eventTime")
-        or event["metadata"].get("creationTimestamp")
-    )
-    return parse_time(time) or 0.0
 
 
 def _is_mount_timeout(event: Object) -> bool:

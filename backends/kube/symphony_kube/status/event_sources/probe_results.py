@@ -1,4 +1,4 @@
-"""The last results of readiness probes, from the events that kubelets record. Pure.
+"""The last results of probes, from the events that kubelets record. Pure.
 
 A kubelet records an event with the reason ``Unhealthy`` for a probe that has failed, and counts the
 repetitions of the same message.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State, not_ready_reason
 from symphony.support.escapes import last_line
@@ -17,11 +17,17 @@ from symphony_kube.state.ip_families import refusal_hint
 
 Object = Mapping[str, Any]
 
+READINESS, STARTUP, LIVENESS = "readinessProbe", "startupProbe", "livenessProbe"
 # A process that is not ready for a shorter time than this usually becomes ready soon.
 SLOW_READY_SECONDS = 1.5
 MAX_CHARACTERS = 200
 
-_FAILURE = re.compile(r"Readiness probe (?:failed|errored): ?(.*)", re.DOTALL)
+_FAILURE = re.compile(
+    r"(Readiness|Startup|Liveness) probe (?:failed|errored(?: and resulted in \w+ state)?): ?(.*)",
+    re.DOTALL,
+)
+# The fields of a container with its probes.
+_FIELDS = {"Readiness": READINESS, "Startup": STARTUP, "Liveness": LIVENESS}
 _CONTAINER = re.compile(r"spec\.containers\{(.+)\}")
 _STATUS = re.compile(r"HTTP probe failed with statuscode: ([0-9]+)")
 _REFUSED = re.compile(r"dial tcp (\S+): connect: connection refused")
@@ -77,23 +83,45 @@ def _results(names: set[str], pods: Iterable[Object], events: Iterable[Object]) 
     }
     results: dict[str, str] = {}
     for event in events:
-        involved = event["involvedObject"]
-        field = _CONTAINER.fullmatch(str(involved.get("fieldPath") or ""))
-        failure = _FAILURE.match(str(event.get("message") or ""))
-        if event.get("reason") != "Unhealthy" or field is None or failure is None:
+        failure = parse_failure(event)
+        if failure is None or failure.probe == LIVENESS:
             continue
-        found = containers.get((involved.get("uid"), field[1]))
+        found = containers.get((failure.uid, failure.container))
         if found is not None:
-            results[field[1]] = probe_result(failure[1], *found)
+            results[failure.container] = probe_result(failure, *found)
     return results
 
 
-def probe_result(message: str, pod: Object, container: Object) -> str:
-    """Return the result of a probe in the words of all backends; see `ProcessStatus.test_result`.
+class ProbeFailure(NamedTuple):
+    """A failed probe of a container.
 
+    ``probe`` is the field of the container that contains the probe, ``uid`` is that of the Pod, and
     ``message`` is the message of the kubelet without its beginning.
     """
-    probe = container.get("readinessProbe") or {}
+
+    probe: str
+    uid: str
+    container: str
+    message: str
+
+
+def parse_failure(event: Object) -> ProbeFailure | None:
+    """Return the failed probe that an event of Kubernetes reports, or None if it reports none."""
+    involved = event["involvedObject"]
+    field = _CONTAINER.fullmatch(str(involved.get("fieldPath") or ""))
+    failure = _FAILURE.match(str(event.get("message") or ""))
+    if event.get("reason") != "Unhealthy" or field is None or failure is None:
+        return None
+    return ProbeFailure(_FIELDS[failure[1]], str(involved.get("uid")), field[1], failure[2])
+
+
+def probe_result(failure: ProbeFailure, pod: Object, container: Object) -> str:
+    """Return the result of a probe in the words of all backends.
+
+    See `ProcessStatus.test_result`.
+    """
+    message = failure.message
+    probe = container.get(failure.probe) or {}
     http = probe.get("httpGet")
     url = ""
     if http is not None:

@@ -122,7 +122,7 @@ def stop_command(
     """
     given = {"group": group, "report": report, "failure": report and failure}
     modes = " ".join(mode for mode, is_given in given.items() if is_given)
-    arguments = [str(number), str(late_centiseconds(grace)), "", modes, *command]
+    arguments = [str(int(number)), str(late_centiseconds(grace)), "", modes, *command]
     if mounted:
         return [SHELL, STOP_PATH, *arguments]
     return [SHELL, "-c", script("stop"), SHELL, *arguments]
@@ -135,4 +135,4 @@ def signal_command(number: int, mode: SignalMode) -> list[str]:
     `SignalMode.ALL`. Otherwise, the command exits with `UNHANDLED_CODE`. With `SignalMode.CHECK`,
     no signal is sent. With `SignalMode.EVERY`, all processes receive it in any case.
     """
-    return [SHELL, "-c", script("signal"), SHELL, str(number), mode.value]
+    return [SHELL, "-c", script("signal"), SHELL, str(int(number)), mode.value]

@@ -45,7 +45,12 @@ def answer(
 def failed_first(table: str) -> str:
     """Return the table of ``ps`` with the processes that have failed first."""
     title, *rows = table.splitlines() or [""]
-    return "\n".join([title, *sorted(rows, key=lambda row: row.split()[1:2] != ["failed"])])
+    return "\n".join([title, *sorted(rows, key=lambda row: not is_failed(row))])
+
+
+def is_failed(row: str) -> bool:
+    """Return whether a row of ``ps`` is that of a process that has failed."""
+    return row.split()[1:2] == ["failed"]
 
 
 def _cut_line(tool: Tool, words: Sequence[str], stream: Output) -> str:

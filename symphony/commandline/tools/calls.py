@@ -12,6 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import anyio
+
 from symphony.support.import_path import own_import_path
 
 if TYPE_CHECKING:
@@ -96,13 +98,15 @@ async def run(
     The command is interrupted, as with Ctrl-C, after ``seconds`` and if this task is cancelled.
     """
     start = time.monotonic()
-    process = await asyncio.create_subprocess_exec(
-        *words,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
+    # A task that is cancelled meanwhile would not know the process.
+    with anyio.CancelScope(shield=True):
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
     output, errors = Output(limit, keeps_end=keeps_end), Output(limit, keeps_end=True)
     readers = [
         asyncio.ensure_future(_read(process.stdout, output)),
@@ -140,8 +144,6 @@ async def _report_regularly(report: Report, start: float, errors: Output) -> Non
 
 async def _interrupt(process: asyncio.subprocess.Process) -> None:
     """Interrupt a command, and kill it if it does not exit."""
-    import anyio
-
     # The task can have been cancelled.
     with anyio.CancelScope(shield=True):
         for number in (signal.SIGINT, signal.SIGKILL):

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import importlib.metadata
 import os
+import signal
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ from symphony.support.install_hints import DISTRIBUTION
 
 # How much earlier than the limit of a call a command with a timeout ends by itself.
 _MARGIN_SECONDS = 5.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LONGEST_MESSAGE = 16 * 1024 * 1024  # bytes
 # How many lines of each failed process `ps` shows.
 _FAILED_TAIL = 10
@@ -77,13 +79,24 @@ class ToolServer:
             on_call_tool=self._call,
         )
 
-    def run(self) -> None:
-        """Serve until standard input ends."""
-        anyio.run(self._serve)
+    def run(self) -> bool:
+        """Serve until standard input ends or a signal arrives. Return whether it was a signal.
 
-    async def _serve(self) -> None:
-        async with _messages() as stdin, stdio_server(stdin=stdin) as (reader, writer):
-            await self._server.run(reader, writer, self._server.create_initialization_options())
+        Commands that are running are interrupted.
+        """
+        return anyio.run(self._serve)
+
+    async def _serve(self) -> bool:
+        numbers = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        options = self._server.create_initialization_options()
+        with anyio.open_signal_receiver(*numbers) as signals:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_cancel_at_signal, signals, tasks.cancel_scope)
+                async with _messages() as stdin, stdio_server(stdin=stdin) as (reader, writer):
+                    await self._server.run(reader, writer, options)
+                tasks.cancel_scope.cancel()
+                return False
+        return True
 
     async def _list(self, _context: Any, _params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(
@@ -162,7 +175,8 @@ class ToolServer:
     async def _with_failures(self, context: Any, arguments: Mapping[str, Any], text: str) -> str:
         """Return the answer of ``ps`` with the last lines of the processes that have failed."""
         ordered = answers.failed_first(text)
-        if ordered.splitlines()[1:2] and ordered.splitlines()[1].split()[1:2] != ["failed"]:
+        first_rows = ordered.splitlines()[1:2]
+        if not any(map(answers.is_failed, first_rows)):
             return text
         shared = {"experiment", "processes", "run", "backend"}
         wanted = {name: value for name, value in arguments.items() if name in shared}
@@ -173,6 +187,11 @@ class ToolServer:
         if not last:
             return ordered
         return f"{ordered}\nthe last lines of the processes that have failed:\n{last}"
+
+
+async def _cancel_at_signal(signals: AsyncIterator[int], scope: anyio.CancelScope) -> None:
+    async for _ in signals:
+        scope.cancel()
 
 
 @contextlib.asynccontextmanager

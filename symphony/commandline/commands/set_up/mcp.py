@@ -99,14 +99,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
         return OK
     if is_terminal(sys.stdin):
         print_note("waiting for messages of a client on standard input; press Ctrl-C to stop")
-    from symphony.commandline.commands.forwarding import end_as_interrupt
-
-    with end_as_interrupt():
-        try:
-            server.run()
-        except KeyboardInterrupt:
-            return INTERRUPTED
-    return OK
+    return INTERRUPTED if server.run() else OK
 
 
 def _scope(args: argparse.Namespace) -> Scope:

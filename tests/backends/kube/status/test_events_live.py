@@ -102,3 +102,29 @@ def test_a_removed_job_and_group_keep_their_logs(kube_cluster: Any, shared: Any,
     assert sorted(shared.removed_processes(name)) == ["job"]
     shared.delete(name)
     assert managed_objects(kube_cluster) == {}
+
+
+@pytest.mark.timeout(240)
+def test_a_kubelet_and_a_job_count_an_unhealthy_process_as_failed(shared: Any, name: str) -> None:
+    exits = "import signal, sys; signal.signal(15, lambda *_: sys.exit(0)); signal.pause()"
+    exp = shared.new_experiment(name)
+    python(exp, "again", exits).restart_policy("OnFailure")
+    python(exp, "once", exits).job()
+    for process in exp.list_all_processes():
+        process.healthy(command="echo sick; exit 1", every=1, failures=1)
+        process.termination_grace_period(30)
+    shared.launch(exp)
+    reason = "unhealthy: the command failed: sick"
+    expected = {"process again started again (restart 1)"}
+    for process in ("again", "once"):
+        expected.add(f"process {process} {reason}")
+        expected.add(f"process {process} killed by SIGTERM ({reason})")
+    lines = set()
+    for event in shared.iter_events(name, follow=True):
+        print(event.line)  # pytest shows it if a line does not come
+        lines.add(event.line)
+        if expected.issubset(lines):
+            break
+    again, once = shared.describe_experiment(name)
+    assert again.restarts >= 1
+    assert (once.displayed_state, once.exit_code, once.reason) == ("failed", 143, reason)

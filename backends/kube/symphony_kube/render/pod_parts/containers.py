@@ -325,14 +325,15 @@ def _probes(process: PlannedProcess) -> Object:
             # number of failures for each Pod, and those of the other test would be missing.
             result["readinessProbe"] = {**probe, "periodSeconds": healthy["every"]}
     if healthy is not None:
+        # A kubelet that starts a container again can regard it as ready for about a second, because
+        # it was ready before.
         delay = healthy["every"]
         if ready is not None and "log" in ready:
             delay = max(delay, math.ceil(ready["timeout"]))
-        delays = {} if "startupProbe" in result else {"initialDelaySeconds": delay}
         result["livenessProbe"] = {
             **_handler(process, healthy),
             "timeoutSeconds": healthy["timeout"],
-            **delays,
+            "initialDelaySeconds": delay,
             "periodSeconds": healthy["every"],
             "failureThreshold": healthy["failures"],
         }

@@ -34,6 +34,7 @@ from symphony_kube.lifecycle.supervisor.stored_usage import fetch_usage
 from symphony_kube.state.observe import BACKEND
 from symphony_kube.status import details, experiments, topology
 from symphony_kube.status.container_environment import read_shared_variables
+from symphony_kube.status.event_sources import health_results
 from symphony_kube.status.find_pod import list_removed_containers
 
 if TYPE_CHECKING:
@@ -313,6 +314,8 @@ def _collect(experiment: KubeExperiment, settings: Settings) -> _Collected | Non
     try:
         state, pods = experiments.observe_once(experiment)
         status = experiments.current_status(experiment, state)
+        if health_results.awaits_results(status):
+            status = experiments.explain(experiment, status, pods, state)
         refs = [*list_removed_containers(experiment), *state.objects.container_refs]
     except SymphonyError:
         # The deletion itself reports what the user may not do.

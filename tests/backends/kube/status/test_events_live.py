@@ -128,3 +128,7 @@ def test_a_kubelet_and_a_job_count_an_unhealthy_process_as_failed(shared: Any, n
     again, once = shared.describe_experiment(name)
     assert again.restarts >= 1
     assert (once.displayed_state, once.exit_code, once.reason) == ("failed", 143, reason)
+    # So does the record of the run.
+    shared.delete(name)
+    (run,) = [run for run in shared.list_runs() if run.experiment == name]
+    assert shared.at_run(run).describe_experiment(name).processes[1] == once

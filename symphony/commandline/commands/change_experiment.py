@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ def change_experiment(
     ``start`` contains the processes that are started if they have exited; None means all.
     """
     from symphony.code.take_snapshots import packing_once
+    from symphony.commandline.commands.kill_report import KillReport
     from symphony.commandline.output.byte_progress import ByteProgress
 
     with show_progress() as shown, packing_once(ByteProgress(shown).report):
@@ -50,8 +52,12 @@ def change_experiment(
             return OK
         if not args.json:
             print_text(str(_for_display(changes, hidden)).rstrip("\n"), flush=True)
+        kills = KillReport(line.cluster, changes.experiment, time.time())
         changes = _make(line, changes, experiment, shown, force=args.force, start=start)
-    return _report(line, changes, experiment, args, hidden)
+    code = _report(line, changes, experiment, args, hidden)
+    if not args.json:
+        kills.print_report()
+    return code
 
 
 def _show_addresses(line: Line, experiment: Experiment) -> None:

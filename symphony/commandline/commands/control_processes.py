@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.lookup.find_experiment import find_experiment
 from symphony.commandline.commands.next_steps import exposed_lines
-from symphony.commandline.exit_codes import FAILED, OK, UsageError, signal_exit_code
+from symphony.commandline.exit_codes import FAILED, OK, UsageError
 from symphony.commandline.output.terminal import print_note, print_text
 from symphony.views.controls import describe_processes
 
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
     from symphony.status import ExperimentStatus, ProcessStatus, State
-
-_KILLED = signal_exit_code(9)
 
 
 def control(
@@ -44,6 +42,7 @@ def control(
     from symphony.cluster.hidden_output import shown_status
     from symphony.cluster.matching import select_processes
     from symphony.code.take_snapshots import packing_once
+    from symphony.commandline.commands.kill_report import KillReport
     from symphony.commandline.output.byte_progress import ByteProgress
     from symphony.commandline.output.exit_progress import reporting_exits
     from symphony.commandline.output.printing import show_json
@@ -56,10 +55,8 @@ def control(
         selected = _without_finished_one_shots(line, status, selected)
     names = [process.name for process in selected]
     if args.dry_run:
-        if args.json:
-            show_json([process.to_dict() for process in selected])
-        print_note(f"would {verb} {describe_processes(status.name, selected)}")
-        return OK
+        return _preview(args, verb, status.name, selected)
+    kills = KillReport(line.cluster, status.name, status.now(), has_option=True)
     action = f"{doing} {describe_processes(status.name, selected)}"
     try:
         with (
@@ -84,10 +81,23 @@ def control(
             print_text(f"{done} {describe_processes(status.name, changed)}")
         if rest:
             print_text(f"{already}: {describe_processes(status.name, rest)}")
-        _report_kills(status.name, result, changed if reports_kills else ())
+        if reports_kills:
+            kills.print_report(None if starts else replace(status, processes=tuple(result)))
         if shows_addresses and (lines := exposed_lines(line, status.name)):
             print_text("\n".join(lines))
     return _report_problems(result, status.now()) if starts else OK
+
+
+def _preview(
+    args: argparse.Namespace, verb: str, experiment: str, selected: Sequence[ProcessStatus]
+) -> int:
+    """Print which processes a command concerns, and return the exit code."""
+    from symphony.commandline.output.printing import show_json
+
+    if args.json:
+        show_json([process.to_dict() for process in selected])
+    print_note(f"would {verb} {describe_processes(experiment, selected)}")
+    return OK
 
 
 def _without_finished_one_shots(
@@ -102,19 +112,6 @@ def _without_finished_one_shots(
             f"{describe_processes(status.name, kept)}; to run it again, name it"
         )
     return [process for process in selected if process not in kept]
-
-
-def _report_kills(
-    experiment: str, result: Sequence[ProcessStatus], stopped: Sequence[ProcessStatus]
-) -> None:
-    """Report which of the stopped processes had not exited at the end of their grace period."""
-    names = {process.name for process in stopped}
-    killed = [item for item in result if item.name in names and item.exit_code == _KILLED]
-    if killed:
-        print_note(
-            f"killed at the end of the grace period: {describe_processes(experiment, killed)}; "
-            "to give more time, set termination_grace_period or use --grace"
-        )
 
 
 def _report_problems(processes: Sequence[ProcessStatus], now: float) -> int:

@@ -19,6 +19,7 @@ from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
+    from symphony.commandline.commands.kill_report import KillReport
 
 # A deletion mostly waits for processes to exit, so several take hardly longer than one.
 MAX_PARALLEL = 32
@@ -26,11 +27,14 @@ MAX_PARALLEL = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedExperiment:
-    """An experiment to delete. ``size`` is the number of its processes as text."""
+    """An experiment to delete. ``size`` is the number of its processes as text, and ``kills`` the
+    report of what the deletion kills.
+    """
 
     cluster: Cluster
     name: str
     size: str
+    kills: KillReport
 
 
 def delete_with_progress(
@@ -109,6 +113,7 @@ class _Deletions:
         """Kill the processes of the remaining experiments."""
         for item in self._targets:
             if item.name in self.remaining:
+                item.kills.cancel()
                 # The deletion reports the same error. The experiment may also have been deleted.
                 with contextlib.suppress(SymphonyError):
                     item.cluster.stop(item.name, at_once=True)

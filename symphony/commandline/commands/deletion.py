@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -96,7 +97,7 @@ class Deletion:
                 code = code or self._report(error)
                 continue
             deleted.append(target.name)
-            self._report_deleted(target.cluster, target.name)
+            self._report_deleted(target)
         completion_cache.clear_cached_names()
         if self._as_json:
             self._show_names(deleted)
@@ -104,9 +105,11 @@ class Deletion:
 
     def _find_target(self, cluster: Cluster, name: str) -> DeletedExperiment:
         from symphony.commandline.commands.delete_with_progress import DeletedExperiment
+        from symphony.commandline.commands.kill_report import KillReport
 
         size = self._describe(cluster, name).size
-        return DeletedExperiment(cluster=cluster, name=name, size=size)
+        kills = KillReport(cluster, name, time.time())
+        return DeletedExperiment(cluster=cluster, name=name, size=size, kills=kills)
 
     def _report(self, exc: SymphonyError) -> int:
         print_note(f"symphony: error: {error_message(exc)}")
@@ -181,17 +184,27 @@ class Deletion:
         print_note(f"delete {summaries}? [y/N] ", end="")
         return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
-    def _report_deleted(self, cluster: Cluster, name: str) -> None:
+    def _report_deleted(self, target: DeletedExperiment) -> None:
         """Report that an experiment was deleted."""
         if not self._as_json:
-            print_text(f"deleted {name}")
+            print_text(f"deleted {target.name}")
         if not self._options.get("purge"):
-            self._report_cut_record(cluster, name)
+            self._report_record(target)
 
-    def _report_cut_record(self, cluster: Cluster, name: str) -> None:
-        """Report which parts of the record of the deleted run are missing."""
-        runs = (run for run in cluster.list_runs() if run.experiment == name)
+    def _report_record(self, target: DeletedExperiment) -> None:
+        """Report which parts of the record of the deleted run are missing, and which processes were
+        killed according to it.
+        """
+        from symphony.cluster.run_results import find_run_status
+
+        runs = (run for run in target.cluster.list_runs() if run.experiment == target.name)
         newest = next(runs, None)
-        cut = newest.summary.get("cut") if newest is not None and newest.is_archived else None
-        if newest is not None and cut:
+        if newest is None or not newest.is_archived:
+            return
+        cut = newest.summary.get("cut")
+        if cut:
             print_note(f"the record of {newest.name} is incomplete: {'; '.join(cut)}")
+        if target.kills.is_possible and not self._options.get("at_once"):
+            status = find_run_status(target.cluster, newest)
+            if status is not None:
+                target.kills.print_report(status)

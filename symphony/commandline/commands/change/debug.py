@@ -285,12 +285,15 @@ def _under_debugger(
 
     from symphony.cluster.debug.debugging import change_only
     from symphony.cluster.described import under_debugger
+    from symphony.commandline.commands.kill_report import KillReport
 
+    kills = KillReport(cluster, ordinary.name, time.time())
     session = secrets.token_hex(8)
     changed = under_debugger(ordinary, process.name, module, session, tty=tty)
     try:
         with show_progress(f"restarting {process.path} under {module[0]}"):
             change_only(cluster, changed, [process.name])
+        kills.print_report()
         for note in _notes(ordinary, process):
             print_note(note)
         yield
@@ -301,7 +304,9 @@ def _under_debugger(
 def _put_back(cluster: Cluster, experiment: str, process: ProcessStatus, session: str) -> None:
     """Restart a process with its ordinary command if it is still under this debugger."""
     from symphony.cluster.debug.debugging import put_back
+    from symphony.commandline.commands.kill_report import KillReport
 
+    kills = KillReport(cluster, experiment, time.time())
     try:
         with show_progress(f"restarting {process.path} with its ordinary command"):
             changed = put_back(cluster, experiment, [process.name], session)
@@ -318,6 +323,7 @@ def _put_back(cluster: Cluster, experiment: str, process: ProcessStatus, session
     else:
         if changed:
             print_note(f"restarted {process.path} of {experiment} with its ordinary command")
+            kills.print_report()
 
 
 def _check_options(args: argparse.Namespace) -> None:

@@ -62,6 +62,7 @@ def run(args: argparse.Namespace, line: Line) -> int | None:
         restart,
         starts=True,
         shows_addresses=True,
+        reports_kills=not args.now and grace != 0,
     )
 
 

@@ -140,6 +140,16 @@ def error_path(*path: str | int) -> Iterator[None]:
 
 
 @contextmanager
+def default_error_path(*path: str | int) -> Iterator[None]:
+    """Set the ``path`` of each `SpecError` that is raised inside the block and has none."""
+    try:
+        yield
+    except SpecError as exc:
+        exc.path = exc.path or path
+        raise
+
+
+@contextmanager
 def unusable_path_errors(path: str | os.PathLike[str], action: str) -> Iterator[None]:
     """Raise `SpecError` if the block cannot use ``path``, for example because it is a directory.
 

@@ -37,3 +37,13 @@ def test_unknown_context(cli):
     path = write_kubeconfig(cli.directory / "config.yaml")
     output = refuse(cli, "ls", "--kubeconfig", path, "--context", "nowhere")
     assert "has no context 'nowhere'" in output
+
+
+@pytest.mark.parametrize("words", [["launch", "--dry-run"], ["render"]])
+def test_errors_of_rendering_have_a_position(cli, words):
+    file = cli.directory / "rl.yml"
+    file.write_text(
+        "name: rl\nprocesses:\n  ok: {command: a}\n  p:\n    command: a\n    env: {..: x}\n"
+    )
+    output = refuse(cli, *words, file, "--image", "i")
+    assert f"{file}:4:3: process 'p' has a variable '..'" in output

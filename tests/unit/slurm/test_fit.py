@@ -46,8 +46,9 @@ def test_a_partition_without_gpus_is_named():
     cpu_partition = partition_of(NodeSize(count=4, cpus=8, memory_mib=4000, gpus=0), name="cpu")
     with pytest.raises(
         SpecError, match="'p0' requests 1 CPU, 1 GPU, .* partition 'cpu' has 8 CPUs"
-    ):
+    ) as refusal:
         check_fits(choose_shape(plan_of({"gpu": 1}), 1), [cpu_partition], "cpu", None)
+    assert refusal.value.path == ("processes", "p0")
 
 
 def test_some_large_nodes_are_sufficient():

@@ -57,5 +57,6 @@ def test_processes_that_select_different_nodes_are_refused():
     plan = resolve(experiment, SCHEME)
     with pytest.raises(
         SpecError, match="'a100' and 'v100' select nodes with different values of 'gpu'"
-    ):
+    ) as refusal:
         choose_shape(plan, 1)
+    assert refusal.value.path == ("processes", "v100", "node_selector", "gpu")

@@ -43,5 +43,6 @@ def check_names(units: Iterable[str]) -> None:
         first = first_name(name)
         if first != name and first in names:
             raise SpecError(
-                f"{name!r} is the name of a restarted {first!r} on Kubernetes: rename one of them"
+                f"{name!r} is the name of a restarted {first!r} on Kubernetes: rename one of them",
+                path=("processes", name),
             )

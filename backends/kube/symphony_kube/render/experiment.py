@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from symphony.code.snapshot import CodeArchive, CodeArchives
 from symphony.config.locations import expand_user
+from symphony.errors import default_error_path
 from symphony.model.settings.table import KUBE, honoured_by
 from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.plan import Plan
@@ -237,11 +238,12 @@ def _unit_bodies(
     """Return the object of each unit, and of each JobSet at the name of its first rank."""
     bodies: dict[str, Object] = {}
     for unit in planned:
-        if unit.job_set is None:
-            is_job = object_kinds.is_job(unit, context)
-            bodies[unit.name] = pods.job(unit, context) if is_job else pods.pod(unit, context)
-        elif unit is job_sets[unit.job_set][0]:
-            bodies[unit.name] = job_set(job_sets[unit.job_set], context)
+        with default_error_path(*unit.document_path):
+            if unit.job_set is None:
+                is_job = object_kinds.is_job(unit, context)
+                bodies[unit.name] = pods.job(unit, context) if is_job else pods.pod(unit, context)
+            elif unit is job_sets[unit.job_set][0]:
+                bodies[unit.name] = job_set(job_sets[unit.job_set], context)
     return bodies
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from symphony.errors import SpecError
+from symphony.errors import SpecError, default_error_path
 from symphony.model.settings.table import Settings
 from symphony.plan.resolution.ranks import master_service
 from symphony.support.names import did_you_mean
@@ -176,16 +176,17 @@ def pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     }
     if mounted.init_containers:
         spec["initContainers"] = mounted.init_containers
-    spec["containers"] = [
-        container(
-            process,
-            ports_of.get(process.name, []),
-            mounted.mounts.get(process.name),
-            context,
-            is_judged_by_exit_code=is_judged_by_exit_code(unit, context),
-        )
-        for process in unit.processes
-    ]
+    containers = spec["containers"] = []
+    for process in unit.processes:
+        with default_error_path(*process.document_path):
+            rendered = container(
+                process,
+                ports_of.get(process.name, []),
+                mounted.mounts.get(process.name),
+                context,
+                is_judged_by_exit_code=is_judged_by_exit_code(unit, context),
+            )
+        containers.append(rendered)
     if mounted.volumes:
         spec["volumes"] = mounted.volumes
     body: Object = {"metadata": context.metadata(unit.name, labels), "spec": spec}
@@ -251,11 +252,12 @@ def _with_stop_hooks(spec: Object, unit: PlannedUnit, context: RenderContext) ->
 
 def _check_containers(unit: PlannedUnit, containers: Any) -> None:
     """Raise `SpecError` if the API server would refuse the container of a process."""
-    paths = {process.name: process.path for process in unit.processes}
+    processes = {process.name: process for process in unit.processes}
     for rendered in containers:
-        path = paths.get(rendered.get("name"))
-        if path is not None:
-            check_container(rendered, path)
+        process = processes.get(rendered.get("name"))
+        if process is not None:
+            with default_error_path(*process.document_path):
+                check_container(rendered, process.path)
 
 
 def _restart_policy(unit: PlannedUnit, context: RenderContext) -> str:

@@ -32,6 +32,11 @@ class PlannedUnit:
         return f"{'group' if self.is_group else 'process'} {self.name!r}"
 
     @property
+    def document_path(self) -> tuple[str, ...]:
+        """The keys that lead to the unit in an experiment file."""
+        return ("processes", self.name)
+
+    @property
     def rank_of(self) -> str | None:
         """The unit of ranks to which the process belongs, or None."""
         return self.processes[0].settings.rank_of

@@ -117,7 +117,8 @@ def _check_sizes(shape: Shape, sizes: Sequence[NodeSize], where: str) -> None:
             raise SpecError(
                 f"{name!r} requests {demand}, but the largest node of {where}{selected} has {has}; "
                 "a process or group runs on one node, so lower its requests, or choose another "
-                "partition"
+                "partition",
+                path=("processes", name),
             )
     raise SpecError(
         f"the experiment needs {_count(shape.nodes, 'node')} with "

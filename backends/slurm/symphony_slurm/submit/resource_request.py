@@ -201,7 +201,8 @@ def node_features(plan: Plan) -> tuple[str, ...]:
                 raise SpecError(
                     f"processes {other!r} and {process.path!r} select nodes with different values "
                     f"of {key!r}, {chosen!r} and {value!r}, but all nodes of a job are selected in "
-                    "the same way; set node_selector to the same value"
+                    "the same way; set node_selector to the same value",
+                    path=(*process.document_path, "node_selector", key),
                 )
     words = []
     for key, (_, value) in selectors.items():

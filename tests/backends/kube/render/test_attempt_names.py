@@ -32,5 +32,8 @@ def test_name_of_a_restarted_process_is_refused():
     exp.new_process("a--2", command="c")
     rendered(exp)
     exp.new_process("a", command="c")
-    with pytest.raises(SpecError, match="'a--2' is the name of a restarted 'a' on Kubernetes"):
+    with pytest.raises(
+        SpecError, match="'a--2' is the name of a restarted 'a' on Kubernetes"
+    ) as refusal:
         rendered(exp)
+    assert refusal.value.path == ("processes", "a--2")

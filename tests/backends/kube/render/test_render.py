@@ -407,6 +407,32 @@ def test_the_name_of_an_image_is_checked(image: str, hint: str) -> None:
         rendered(exp)
 
 
+@pytest.mark.parametrize(
+    ("place", "settings"),
+    [
+        (("p",), {"container_image": "RL:1"}),
+        (("p",), {"job": True, "restart_policy": "Always"}),
+        (("p",), {"container_image": IMAGE, "umask": "007", "command": None}),
+        (("p",), {"env": {"..": "x"}}),
+        (("p",), {"pod_yml": {"kind": "Job"}}),
+        (("g", "p"), {"container_yml": {"resources": {"limits": {"memory": "1Gi"}}}}),
+        (("g", "p"), {"env": {"..": "x"}}),
+    ],
+)
+def test_errors_about_a_process_name_its_place(
+    place: tuple[str, ...], settings: dict[str, Any]
+) -> None:
+    own = {"command": "c", "resource_request": {"memory": "2Gi"}, **settings}
+    processes: dict[str, Any] = {"p": {key: own[key] for key in own if own[key] is not None}}
+    if len(place) == 2:
+        processes = {"g": {"processes": processes}}
+    exp = Experiment.load_dict({"name": "e", "processes": {"ok": {"command": "c"}, **processes}})
+    with pytest.raises(SpecError) as refusal:
+        rendered(exp)
+    found = [key for key in refusal.value.path if key != "processes"]
+    assert tuple(found) == place
+
+
 def test_a_request_above_the_limit_is_refused() -> None:
     exp = Experiment("e")
     process = exp.new_process("a", container_image="registry.example:5000/rl:v1", command="c")

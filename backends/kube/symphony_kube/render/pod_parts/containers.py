@@ -71,7 +71,7 @@ def check_images(plan: Plan, options: RenderOptions) -> None:
         f"{what} no container_image: a container runs from an image; set container_image, or set "
         "an "
         'image for all processes without one: --image IMAGE, or image="IMAGE" of the cluster',
-        path=("processes", without_image[0].name, "container_image"),
+        path=(*without_image[0].document_path, "container_image"),
     )
 
 

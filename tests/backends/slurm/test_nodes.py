@@ -12,7 +12,7 @@ import pytest
 
 from symphony.cluster import Cluster
 from symphony.model import Experiment
-from symphony.testing import programs
+from symphony.testing import programs, until
 from tests.examples import messaging
 
 PYTHON = [sys.executable, "-u", "-c"]
@@ -166,3 +166,28 @@ def test_processes_with_the_same_gpu_of_two_nodes_are_restarted(cluster):
     cluster.wait("nodes", until="ready", timeout=60)
     restarted = cluster.restart_processes("nodes")
     assert [process.state.value for process in restarted] == ["running", "running"]
+
+
+DAEMON = """
+import os, sys, time
+if os.fork():
+    os._exit(0)
+os.setsid()
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.1)
+"""
+
+
+def test_the_status_names_the_daemon_of_a_process_on_a_node(cluster, tmp_path):
+    file = tmp_path / "end"
+    experiment = cluster.new_experiment("exp")
+    experiment.new_process("on", command=["sleep", "1000"])
+    experiment.new_process("server", command=[*PYTHON, DAEMON, str(file)])
+    cluster.launch(experiment)
+
+    def reason(status):
+        return {process.name: process.reason for process in status}["server"]
+
+    until(cluster, "exp", lambda now: " is running; " in reason(now))
+    file.touch()
+    until(cluster, "exp", lambda now: " has exited; " in reason(now))

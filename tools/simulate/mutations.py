@@ -372,8 +372,15 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "own-deadline-inverted",
         STOPS,
-        "        is_overdue = draft.now >= track.first_started + process.deadline",
-        "        is_overdue = draft.now < track.first_started + process.deadline",
+        "        if draft.now >= due:",
+        "        if draft.now < due:",
+    ),
+    Mutation(
+        "deadline-forgets-stop",
+        STOPS,
+        "        draft.wake(due)",
+        "        pass",
+        saved="deadline-while-awaiting-a-stop",
     ),
     # --- requests ---
     Mutation(

@@ -80,9 +80,7 @@ def _check_machine_is_released(
 ) -> None:
     """Check that a rank has not kept its machine too long while there was none for another one."""
     scenario = experiment.scenario
-    # A change can have removed a rank that delayed the release, because it had just started.
-    removed = [each for each in experiment.removed_from(past.settings.gang) if each.programs]
-    ranks = [*experiment.gang_of(past), *removed]
+    ranks = experiment.gang_of(past)
     is_requested = past.is_removed or any(rank.may_start or rank.is_stopped for rank in ranks)
     if is_requested or experiment.stopping_since is not None or experiment.is_restarting:
         # It waits for its turn to be stopped.
@@ -90,7 +88,10 @@ def _check_machine_is_released(
     if scenario.delays or scenario.crashes or not all(rank.programs for rank in ranks):
         return
     latest = [rank.programs[-1] for rank in ranks]
-    due = max([placed, *(each.started for each in latest)]) + past.settings.place_within
+    # A change can have removed a rank that delayed the release, because it had just started.
+    removed = [each for each in experiment.removed_from(past.settings.gang) if each.programs]
+    started = [each.started for each in (*latest, *(rank.programs[-1] for rank in removed))]
+    due = max([placed, *started]) + past.settings.place_within
     ends = (program.terminated, program.killed, program.ended)
     end = min(time for time in ends if time is not None)
     without = [each for each in latest if each.placed is None]

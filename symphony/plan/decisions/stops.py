@@ -76,8 +76,11 @@ def _own_cause(draft: Draft, name: str, seen: Seen) -> str:
         return track.unhealthy
     if process.deadline is not None and track.first_started is not None and track.pid is not None:
         # A late report can show a process as running whose exit is recorded, which has no pid.
-        is_overdue = draft.now >= track.first_started + process.deadline
-        return DEADLINE_EXCEEDED if is_overdue else ""
+        due = track.first_started + process.deadline
+        if draft.now >= due:
+            return DEADLINE_EXCEEDED
+        # It also applies while the process waits for its turn to be stopped by a request.
+        draft.wake(due)
     return ""
 
 
